@@ -5,6 +5,7 @@ mod cargo;
 mod diff;
 mod doctor;
 mod failure;
+mod file_size;
 mod files;
 mod graph;
 mod growth;
@@ -37,6 +38,7 @@ use args::{Arguments, Command};
 /// Runs the subcommand. Reports a failure on standard error in one line, with its subject and
 /// cause.
 pub fn run(arguments: Arguments) -> ExitCode {
+    file_size::fail_at_limit();
     let done = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Report(arguments) if arguments.summary => summary::report(&arguments),
@@ -53,6 +55,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
 
 /// Runs `cargo plimsoll`, with the arguments of the process. Reports a failure in the same form.
 pub fn run_cargo(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    file_size::fail_at_limit();
     let (done, name) = cargo::run(arguments.into_iter().collect());
     exit_code(done, name)
 }

@@ -75,6 +75,8 @@ pub struct Numbers {
     pub mapped_bytes: u64,
     pub unmapped_bytes: u64,
     pub lost_mappings: u64,
+    /// Whether the process could not write its profiles, because the file of its report may not be so large.
+    pub profiles_cut: bool,
     pub own_bytes: u64,
     /// The highest resident memory by the kernel; 0 if unknown.
     pub peak_resident: u64,
@@ -181,6 +183,7 @@ impl Numbers {
             self.maximum = other.maximum.clone();
         }
         self.peak_estimated |= other.peak_estimated;
+        self.profiles_cut |= other.profiles_cut;
         self.exact &= other.exact;
         self.cpu_seconds += other.cpu_seconds;
         self.seconds = self.seconds.max(other.seconds);

@@ -67,16 +67,20 @@ fn report_ended(
         !killed.any(|process| process == report.process)
     });
     let numbers = killed.iter().map(|killed| &killed.numbers).chain(&all);
-    if !numbers
+    let is_missing = !numbers
         .clone()
-        .any(|numbers| numbers.process == ran.process)
-    {
+        .any(|numbers| numbers.process == ran.process);
+    if is_missing {
         say(&format!(
             "plimsoll: the program {} without a report: {}",
             ran.ended.how(),
-            why_none(&ran.ended)
+            match files.limited.contains(&ran.process) {
+                true => TOO_LARGE,
+                false => why_none(&ran.ended),
+            }
         ));
     }
+    say_limited(&files, is_missing.then_some(ran.process));
     let is_wanted = |numbers: &Numbers| is_wanted(arguments, numbers, ran);
     all.retain(is_wanted);
     killed.retain(|killed| is_wanted(&killed.numbers));
@@ -354,6 +358,26 @@ fn keep(out: &Directory, name: &str, write: &dyn Fn(&mut File) -> io::Result<()>
     if let Err(error) = out.replace(name, write) {
         let path = out.path().join(name);
         say(&format!("plimsoll: {}: {error}", path.display()));
+    }
+}
+
+/// Why a process could write no report.
+const TOO_LARGE: &str = "its limit on the size of files is too low (RLIMIT_FSIZE, ulimit -f)";
+
+/// Names the processes that could write no report, except the one that was named.
+fn say_limited(files: &ReportFiles, named: Option<u32>) {
+    let mut others = files
+        .limited
+        .iter()
+        .filter(|&&process| Some(process) != named);
+    if let Some(first) = others.next() {
+        let more = match others.count() {
+            0 => String::new(),
+            more => format!(", and of {more} more"),
+        };
+        say(&format!(
+            "plimsoll: no report of process {first}{more}: {TOO_LARGE}"
+        ));
     }
 }
 

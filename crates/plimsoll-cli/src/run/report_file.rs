@@ -10,9 +10,12 @@
 //!
 //! A process that confines itself has created the file `PID.confined` or `PID-N.confined` before, and writes to it by
 //! its memory. The report follows a mark and its length, which is 0 until the report is complete.
+//!
+//! A process whose report is longer than its files may be leaves the numbers alone, after an empty part `cut`. One that
+//! cannot write these either leaves the empty file `PID.limited`.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -31,6 +34,9 @@ const OWN: &str = "report";
 const SHARED: &str = "reports";
 const CONFINED: &str = "confined";
 
+/// The extension of the file of a process whose limit on the size of files is below that of any report.
+const LIMITED: &str = "limited";
+
 /// The beginning of the file of a confined process, which the length follows.
 const CONFINED_MARK: [u8; 16] = *b"plimsoll confine";
 
@@ -39,6 +45,9 @@ const BEGINNING: &str = "plimsoll report ";
 
 /// The name of the part with the tables of all profiles, if they share them.
 const TABLES: &str = "tables";
+
+/// The name of the part that takes the place of profiles.
+const CUT: &str = "cut";
 
 /// The name of the last part.
 const NUMBERS: &str = "numbers";
@@ -54,9 +63,14 @@ pub fn own_name(process: u32) -> String {
     format!("{process}.{OWN}")
 }
 
-/// The places of the reports in a directory, by process.
+/// The reports in a directory.
 #[derive(Default)]
-pub struct ReportFiles(HashMap<u32, Place>);
+pub struct ReportFiles {
+    /// The places of the reports by process.
+    places: HashMap<u32, Place>,
+    /// The processes that could write no report, because their files may not be so large.
+    pub limited: BTreeSet<u32>,
+}
 
 enum Place {
     Own(PathBuf),
@@ -71,6 +85,7 @@ impl ReportFiles {
     /// two reports with the same process number, the one of the later end counts.
     pub fn find(directory: &Path) -> (Self, Vec<Numbers>) {
         let mut found = HashMap::new();
+        let mut limited = BTreeSet::new();
         let mut add = |place: Place| {
             let numbers = place.open().and_then(|report| report.numbers());
             let Some(numbers) = numbers else {
@@ -88,6 +103,10 @@ impl ReportFiles {
             match extension {
                 Some(OWN) => add(Place::Own(path)),
                 Some(CONFINED) => add(Place::Confined(path)),
+                Some(LIMITED) => {
+                    let stem = path.file_stem().and_then(|stem| stem.to_str());
+                    limited.extend(stem.and_then(|stem| stem.parse::<u32>().ok()));
+                }
                 Some(SHARED) => {
                     if let Ok(file) = open_unlinked(&path) {
                         each_piece(&Rc::new(ReportsFile::shared(file)), &mut add);
@@ -101,12 +120,12 @@ impl ReportFiles {
             .map(|(process, (place, numbers))| ((process, place), numbers))
             .unzip();
         numbers.sort_by_key(|numbers| numbers.process);
-        (Self(places), numbers)
+        (Self { places, limited }, numbers)
     }
 
     /// Opens the report of a process.
     pub fn open(&self, process: u32) -> Option<Report> {
-        self.0.get(&process)?.open()
+        self.places.get(&process)?.open()
     }
 }
 
@@ -279,7 +298,8 @@ impl Report {
 
     fn numbers(&self) -> Option<Numbers> {
         let text = self.part(NUMBERS)?.bytes(MAX_NUMBERS)?;
-        let numbers: Numbers = serde_json::from_slice(&text).ok()?;
+        let mut numbers: Numbers = serde_json::from_slice(&text).ok()?;
+        numbers.profiles_cut = self.part(CUT).is_some();
         (numbers.process != 0).then_some(numbers)
     }
 

@@ -154,6 +154,9 @@ fn head(
     put_lost(to, numbers)
 }
 
+/// Why a process left numbers alone.
+const CUT_BY_LIMIT: &str = "the file of the report may not be so large, by RLIMIT_FSIZE (ulimit -f) or since the process confined itself";
+
 /// Writes the number of lost events, if there are any.
 pub fn put_lost(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
     if numbers.lost() != 0 {
@@ -167,6 +170,9 @@ pub fn put_lost(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
             count(numbers.lost_mappings),
             count(numbers.cut_stacks),
         )?;
+    }
+    if numbers.profiles_cut {
+        writeln!(to, "  lost       the profiles: {CUT_BY_LIMIT}")?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod cpu;
 mod endings;
 mod environment;
 mod figures;
+mod file_size;
 mod first_process;
 mod frames;
 mod generated;

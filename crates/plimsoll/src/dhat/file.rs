@@ -1,11 +1,13 @@
 //! The end of a profiler: its counts as text, and its profile as a file.
 
-use std::io;
+use std::fmt;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use plimsoll_symbolize::Detail;
 
 use plimsoll_sys::hash::HashMap;
+use plimsoll_sys::os::file_size;
 
 use super::{Running, alloc};
 use crate::export::{self, Extent};
@@ -122,20 +124,25 @@ impl Running {
                 stats.curr_blocks as u64,
             ),
         ] {
-            eprintln!(
-                "dhat: {moment} {} bytes in {} blocks",
+            say(format_args!(
+                "{moment} {} bytes in {} blocks",
                 grouped(bytes),
                 grouped(blocks)
-            );
+            ));
         }
         let name = self.file_name.display();
         match write(&self.file_name, bytes) {
-            Ok(()) => eprintln!(
-                "dhat: The data has been saved to {name}, and is viewable with plimsoll report, plimsoll view or go tool pprof"
-            ),
-            Err(error) => eprintln!("dhat: error: {error}"),
+            Ok(()) => say(format_args!(
+                "The data has been saved to {name}, and is viewable with plimsoll report, plimsoll view or go tool pprof"
+            )),
+            Err(error) => say(format_args!("error: {error}")),
         }
     }
+}
+
+/// Writes a line to standard error. A failure to write is ignored.
+fn say(text: fmt::Arguments<'_>) {
+    let _ = file_size::without_signal(|| writeln!(io::stderr(), "dhat: {text}"));
 }
 
 /// Replaces the file.

@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::panic;
 use std::sync::OnceLock;
 
+use plimsoll_sys::os::file_size;
+
 use crate::internal_scope;
 use crate::profile::{self, Format};
 
@@ -34,7 +36,7 @@ pub fn dump(writer: &mut impl Write) -> io::Result<()> {
 
 /// Writes a dump to standard error. Ignores an error of that write.
 fn dump_to_stderr() {
-    let _ = dump(&mut io::stderr());
+    let _ = file_size::without_signal(|| dump(&mut io::stderr()));
 }
 
 /// Makes a panic write a dump to standard error, after its own message. Once.

@@ -25,7 +25,7 @@ use plimsoll_symbolize::{Detail, Symbols};
 use crate::profile::activity::Record;
 use crate::profile::reading::{Reading, Stack, TextReading};
 use crate::symbol;
-use plimsoll_sys::os::process_id;
+use plimsoll_sys::os::{file_size, process_id};
 
 pub(crate) use page::TextPage;
 pub(crate) use profile::{fragmentation_page, threads_page};
@@ -137,8 +137,7 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
         )
     };
     let (beside, mut file) = create_beside(path).map_err(named)?;
-    let written = file
-        .write_all(bytes)
+    let written = file_size::without_signal(|| file.write_all(bytes))
         .and_then(|()| file.sync_all())
         .and_then(|()| std::fs::rename(&beside, path));
     written.map_err(|error| {

@@ -9,6 +9,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_long;
 
 use plimsoll_postmortem::layout::MAGIC;
+use plimsoll_sys::os::file_size;
 use plimsoll_sys::os::pages::MADV_POPULATE_WRITE;
 use plimsoll_sys::os::random;
 use plimsoll_sys::os::syscall::{call, call3};
@@ -117,7 +118,8 @@ pub(super) fn make(path: &str, process: u32, length: usize) -> Result<TempFile, 
         names.beside[end + 1 + digit] = b"0123456789abcdef"[value as usize];
     }
     names.beside[end + 9..end + 14].copy_from_slice(b".part");
-    if file_size_limit() < length as u64 {
+    // Exceeding it would raise a signal.
+    if file_size::limit().is_ok_and(|limit| limit < length as u64) {
         return Err((Refusal::SizeLimit, 0));
     }
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
@@ -399,19 +401,6 @@ fn rename_to_nothing(from: &[u8; LONGEST], to: &[u8; LONGEST]) -> Result<(), i32
     match rename(libc::RENAME_NOREPLACE) {
         Err(libc::EINVAL) => rename(0),
         done => done,
-    }
-}
-
-/// Returns the size limit of files, in bytes. Exceeding it would raise a signal.
-fn file_size_limit() -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    let arguments = [0, libc::RLIMIT_FSIZE as usize, 0, &raw mut limit as usize];
-    match result(libc::SYS_prlimit64, arguments) {
-        Ok(()) => limit.rlim_cur,
-        Err(_) => u64::MAX,
     }
 }
 

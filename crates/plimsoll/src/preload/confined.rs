@@ -11,14 +11,13 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use plimsoll_sys::os::region;
 use plimsoll_sys::os::syscall::call;
-use plimsoll_sys::os::{pages, process_id};
+use plimsoll_sys::os::{file_size, pages, process_id};
 use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Ordering};
 
 /// The first bytes of the file.
@@ -91,7 +90,8 @@ fn map(file: &File) -> io::Result<usize> {
         Ok(result) => Ok(result),
         Err(_) => Err(io::Error::from_raw_os_error(-result as i32)),
     };
-    if size_limit()? < BYTES as u64 {
+    // Otherwise the call below would raise SIGXFSZ.
+    if file_size::limit()? < BYTES as u64 {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     // SAFETY: the calls affect this file, and map it at an address that the kernel chooses.
@@ -110,26 +110,6 @@ fn map(file: &File) -> io::Result<usize> {
             return Err(error);
         }
         Ok(mapped)
-    }
-}
-
-/// Returns the longest file in bytes that the process may write: a longer one would raise SIGXFSZ.
-pub(super) fn size_limit() -> io::Result<u64> {
-    let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
-    let arguments = [
-        0,
-        libc::RLIMIT_FSIZE as usize,
-        0,
-        limit.as_mut_ptr() as usize,
-        0,
-        0,
-    ];
-    // SAFETY: `limit` is writable for the call, which only reads the limits of this process.
-    let result = unsafe { call(libc::SYS_prlimit64, arguments) };
-    match result {
-        // SAFETY: the call has filled it, and zeros are valid as well.
-        0 => Ok(unsafe { limit.assume_init() }.rlim_cur),
-        error => Err(io::Error::from_raw_os_error(-error as i32)),
     }
 }
 

@@ -35,6 +35,7 @@ pub use crate::alloc::malloc::{
 
 pub use crate::deferred_signals::put_off;
 
+use plimsoll_sys::os::file_size;
 use plimsoll_sys::os::files;
 use plimsoll_sys::os::filter::{self, Calls};
 use plimsoll_sys::os::privileges;
@@ -309,13 +310,16 @@ fn note_address(address: std::net::SocketAddr) {
 
 /// Writes a file in the directory for reports, whose form shows a reader whether it is complete. Replaces
 /// an earlier one when the new one is whole. Processes of several users may write to this directory, so
-/// links of that name are not followed.
+/// links of that name are not followed. Beyond the limit on the size of files, it fails without a signal.
 fn put(directory: &Path, name: &str, write: impl FnOnce(File) -> io::Result<()>) -> io::Result<()> {
     match create(&directory.join(name)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             put_whole(directory, name, write)
         }
-        created => write(created?),
+        created => {
+            let file = created?;
+            file_size::without_signal(|| write(file))
+        }
     }
 }
 
@@ -327,7 +331,8 @@ fn put_whole(
 ) -> io::Result<()> {
     let beside = directory.join(format!("{name}.part"));
     let _ = std::fs::remove_file(&beside);
-    write(create(&beside)?)?;
+    let file = create(&beside)?;
+    file_size::without_signal(|| write(file))?;
     std::fs::rename(&beside, directory.join(name))
 }
 

@@ -83,6 +83,9 @@ pub(super) fn after_refused_filter() {
     FILTERED.store(0, Ordering::Relaxed);
 }
 
+/// The name of a part without content that takes the place of the profiles, if the report is limited to its numbers.
+const CUT: &str = "cut";
+
 /// Writes everything; parts that cannot be written are missing.
 pub(super) fn write(directory: &Path, ending: &str) {
     let process = process_id();
@@ -120,15 +123,19 @@ pub(super) fn write(directory: &Path, ending: &str) {
     let readings: Vec<(&str, Reading)> = readings.collect();
     let names = readings.iter().map(|(name, _)| *name);
     let plain = readings.iter().map(|(_, reading)| reading);
-    let numbers = ("numbers", numbers.into_bytes());
+    let numbers = Part::new(("numbers", numbers.into_bytes()));
+    let cut = Part::new((CUT, Vec::new()));
+    let without_profiles: Vec<&[u8]> = [&cut, &numbers]
+        .into_iter()
+        .flat_map(Part::pieces)
+        .collect();
     if is_restricted || confined::is_prepared() {
-        let numbers = Part::new(numbers);
         let parts = names.zip(export::plain_pprof(plain)).map(Part::new);
-        let parts: Vec<Part> = parts.chain([numbers]).collect();
-        let pieces: Vec<&[u8]> = parts.iter().flat_map(Part::pieces).collect();
+        let parts: Vec<Part> = parts.collect();
+        let parts = parts.iter().chain([&numbers]);
+        let pieces: Vec<&[u8]> = parts.flat_map(Part::pieces).collect();
         if !confined::write(&pieces) {
-            let last = parts.last().map(Part::pieces).unwrap_or_default();
-            confined::write(&last);
+            confined::write(&without_profiles);
         }
         return;
     }
@@ -137,27 +144,54 @@ pub(super) fn write(directory: &Path, ending: &str) {
     if inherited.is_some() && ending != "exec" {
         let (profiles, tables) = export::sharing_pprof(plain);
         let tables = (!profiles.is_empty()).then_some(("tables", tables));
-        let parts = names.zip(profiles).chain(tables).chain([numbers]);
+        let parts = names.zip(profiles).chain(tables);
         let parts: Vec<Part> = parts.map(Part::new).collect();
-        let pieces: Vec<&[u8]> = parts.iter().flat_map(Part::pieces).collect();
+        let parts = parts.iter().chain([&numbers]);
+        let pieces: Vec<&[u8]> = parts.flat_map(Part::pieces).collect();
         if shared_file::append(directory, process, &pieces).is_err() {
-            let _ = super::put(directory, &own_name, |mut file| {
-                pieces.iter().try_for_each(|piece| file.write_all(piece))
+            let written = super::put(directory, &own_name, |mut file| {
+                write_all(&mut file, &pieces)
             });
+            if is_too_large(&written) {
+                write_limited(directory, process, &without_profiles);
+            }
         }
         return;
     }
     // Part by part, because profiles may be large.
-    let parts = names.zip(export::plain_pprof(plain)).chain([numbers]);
-    let _ = super::put(directory, &own_name, |file| {
+    let parts = names.zip(export::plain_pprof(plain)).map(Part::new);
+    let written = super::put(directory, &own_name, |file| {
         let mut file = BufWriter::new(file);
-        for part in parts.map(Part::new) {
-            part.pieces()
-                .into_iter()
-                .try_for_each(|piece| file.write_all(piece))?;
+        for part in parts {
+            write_all(&mut file, &part.pieces())?;
         }
+        write_all(&mut file, &numbers.pieces())?;
         file.flush()
     });
+    if is_too_large(&written) {
+        write_limited(directory, process, &without_profiles);
+    }
+}
+
+/// Writes a report without its profiles, because the limit on the size of files is below that of the whole one. If it
+/// is below that of the numbers as well, an empty file notes that.
+fn write_limited(directory: &Path, process: u32, without_profiles: &[&[u8]]) {
+    let own_name = format!("{process}.report");
+    let written = super::put(directory, &own_name, |mut file| {
+        write_all(&mut file, without_profiles)
+    });
+    if is_too_large(&written) {
+        let _ = super::put(directory, &format!("{process}.limited"), |_| Ok(()));
+    }
+}
+
+fn write_all(to: &mut impl io::Write, pieces: &[&[u8]]) -> io::Result<()> {
+    pieces.iter().try_for_each(|piece| to.write_all(piece))
+}
+
+fn is_too_large(written: &io::Result<()>) -> bool {
+    let error = written.as_ref().err();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::FileTooLarge)
 }
 
 /// A part of a report. A file for each part would take longer than to read them.

@@ -14,6 +14,8 @@ use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use plimsoll_sys::os::file_size;
+
 /// The longest report in bytes that is appended. A longer one has a separate file.
 const LONGEST: usize = 256 << 10;
 
@@ -30,7 +32,8 @@ pub(super) fn append(directory: &Path, process: u32, report: &[&[u8]]) -> io::Re
     pieces.push(IoSlice::new(first.as_bytes()));
     pieces.extend(report.iter().map(|piece| IoSlice::new(piece)));
     pieces.push(IoSlice::new(last.as_bytes()));
-    let written = open(directory)?.write_vectored(&pieces)?;
+    let mut file = open(directory)?;
+    let written = file_size::without_signal(|| file.write_vectored(&pieces))?;
     match written == first.len() + length + last.len() {
         true => Ok(()),
         false => Err(io::ErrorKind::WriteZero.into()),

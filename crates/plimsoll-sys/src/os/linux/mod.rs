@@ -6,6 +6,7 @@ pub mod code_mappings;
 pub mod copied_memory;
 pub mod cpus;
 pub mod eventfd;
+pub mod file_size;
 pub mod files;
 pub mod filter;
 pub mod handler_stacks;

@@ -94,3 +94,26 @@ fn a_directory_that_cannot_be_written_to_is_a_line_at_the_start_and_one_for_each
         assert!(line.starts_with(&start), "{stderr}");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_on_the_size_of_files_is_a_line_for_each_profile() {
+    let dir = Dir::new("limited");
+    let test = || {
+        let plimsoll = plimsoll::start();
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        // SAFETY: the limit lives until the call returns.
+        unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const none) };
+        drop(plimsoll);
+    };
+    let name = "output::a_limit_on_the_size_of_files_is_a_line_for_each_profile";
+    if let Some(stderr) = child::stderr_of(name, format!("out={}", dir.0.display()), test) {
+        let lines = lines(&stderr);
+        assert_eq!(lines.len(), files().len(), "{stderr}");
+        assert!(lines.iter().all(|line| line.contains("File too large")));
+        assert_eq!(dir.names(), [""; 0]);
+    }
+}

@@ -36,7 +36,7 @@ fn parse(status: &[u8]) -> Option<u32> {
 const NONE: usize = u32::MAX as usize;
 
 /// Calls with arguments with which each fails, or does nothing.
-const TRIALS: [(c_long, [usize; 3]); 57] = [
+const TRIALS: [(c_long, [usize; 3]); 59] = [
     (libc::SYS_membarrier, [0, 0, 0]),
     (libc::SYS_accept4, [NONE, 0, 0]),
     (libc::SYS_bind, [NONE, 0, 0]),
@@ -79,7 +79,9 @@ const TRIALS: [(c_long, [usize; 3]); 57] = [
     (libc::SYS_recvfrom, [NONE, 0, 0]),
     (libc::SYS_renameat2, [NONE, 0, NONE]),
     (libc::SYS_rt_sigaction, [0, 0, 0]),
+    (libc::SYS_rt_sigpending, [0, NONE, 0]),
     (libc::SYS_rt_sigprocmask, [0, 0, 0]),
+    (libc::SYS_rt_sigtimedwait, [0, 0, 0]),
     (libc::SYS_rt_tgsigqueueinfo, [NONE, NONE, 0]),
     (libc::SYS_sched_getaffinity, [0, 0, 0]),
     (libc::SYS_sched_setaffinity, [NONE, 0, 0]),

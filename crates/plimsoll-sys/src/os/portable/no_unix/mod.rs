@@ -2,6 +2,7 @@
 
 pub mod close_on_fork;
 pub mod eventfd;
+pub mod file_size;
 pub mod fork;
 pub mod privileges;
 pub mod signals;

@@ -3,6 +3,7 @@
 pub mod clocks;
 mod errno;
 pub mod eventfd;
+pub mod file_size;
 mod own_stack;
 pub mod pages;
 pub mod privileges;
