@@ -1,6 +1,6 @@
 //! The heap of the process: the cold paths of small blocks, large blocks, start and fork.
 
-use plimsoll_sys::os::fork;
+use plimsoll_sys::os::atfork;
 use plimsoll_sys::primitives::{AtomicU32, Backoff, Ordering};
 
 use crate::central::{BATCH, Central, MAX_BATCH};
@@ -53,7 +53,7 @@ pub(crate) fn start() -> bool {
     }
     STARTED.store(if works { DONE } else { FAILED }, Ordering::Release);
     if works {
-        fork::register(before_fork, after_fork_in_parent, after_fork_in_child);
+        atfork::register(before_fork, after_fork_in_parent, after_fork_in_child);
     }
     works
 }

@@ -12,8 +12,8 @@
 //! aarch64, a futex call that is not intercepted saves the return address on the stack, where a
 //! profiler finds it while the thread waits.
 //!
-//! The crate interposes `prctl` in the same way, and `pthread_create`, which creates threads: see the
-//! module `threads`.
+//! The crate interposes `prctl` in the same way, `pthread_create`, which creates threads: see the module `threads`, and
+//! `vfork`.
 //!
 //! # Supported systems
 //! Linux with glibc or musl, on x86-64 and aarch64. Elsewhere, [`IN_FORCE`] is false and nothing is
@@ -44,6 +44,7 @@ pub mod mappings;
 pub mod pthread;
 mod syscall;
 pub mod threads;
+pub mod vfork;
 
 pub use syscall::{
     Call, Hook, IN_FORCE, Mode, NUMBERS, hook, is_linked, set_hook, set_mode, set_watcher, watch,

@@ -1,147 +1,103 @@
-//! `fork`: the child has one thread, and must not find a lock held by another.
-//!
-//! Readers' locks are taken before the fork and released on both sides, so no reading is
-//! interrupted. The data of hooks has no locks. Where hooks count themselves in and out, the child
-//! resets the counts of threads that no longer exist. Counts and profiles continue unchanged.
-//!
-//! The thread's signals are blocked meanwhile, because a signal handler may fork as well.
+//! The order in which locks are taken, and in which a fork takes them. See [`plimsoll_sys::os::fork`].
 
-use std::cell::UnsafeCell;
-use std::sync::MutexGuard;
+use plimsoll_sys::os::fork::Rank;
 
-use plimsoll_sys::os::signals::BlockedSignals;
-use plimsoll_sys::os::{self, loader};
-
-use crate::alloc::counts::{HEAP, HeapDelta};
-use crate::alloc::thread as alloc_thread;
-use crate::contention;
-use crate::cpu;
-use crate::gc;
-use crate::history;
-#[cfg(feature = "interpose")]
-use crate::hook;
-use crate::label;
-use crate::ledger::Reader;
-use crate::profile::{self, Earlier};
-use crate::stack::{self, CPU_TABLE, RetiredList, TABLE};
-use crate::stats::cpu_stats::{self, Meter};
-use crate::{internal_heap, internal_thread, memory_limit, postmortem, task, thread, wakeup};
-
-type Guard<T> = MutexGuard<'static, T>;
-
-/// What is held across a fork, in the order in which it is acquired and released. Fields whose names begin with
-/// an underscore are only held.
-struct Held {
-    // Before all others, which a reading takes.
-    _history: Guard<Option<history::State>>,
-    _thresholds: Guard<history::growth::Thresholds>,
-    limit: Guard<memory_limit::State>,
-    // Before the next, because dropping a recording takes that.
-    _recording: Guard<Option<profile::cpu::Recording>>,
-    cpu: Guard<cpu::Users>,
-    // Before the others, because code that holds it takes them.
-    _watcher: Guard<Option<task::Watcher>>,
-    _tasks: Guard<()>,
-    _rates: Guard<()>,
-    #[cfg(feature = "interpose")]
-    _hook: Guard<hook::Progress>,
-    _lists: Guard<Vec<RetiredList>>,
-    _table: Guard<()>,
-    _cpu_table: Guard<()>,
-    heap: Guard<Reader<HeapDelta>>,
-    collectors: Guard<gc::Registry>,
-    _meter: Guard<Meter>,
-    _labels: Guard<label::Known>,
-    _earlier: Guard<Earlier>,
-    _loader: Guard<()>,
-    // Acquired first and released last: signals arrive when no lock is held.
-    signals: BlockedSignals,
-}
-
-/// Filled between `before` and `after_*`.
-struct Place(UnsafeCell<Option<Held>>);
-
-// SAFETY: only the thread that holds the locks uses it, between `before` and `after_*`.
-unsafe impl Sync for Place {}
-
-static HELD: Place = Place(UnsafeCell::new(None));
-
-/// Registers the functions below, which the C library calls around each fork. Once.
-pub(crate) fn register() {
-    os::fork::register(before, after_in_parent, after_in_child);
-}
-
-extern "C" fn before() {
-    let signals = BlockedSignals::new();
-    // Before any lock is taken: it allocates.
+/// The locks and tables that a fork concerns. Code that holds one takes only later ones.
+#[derive(Clone, Copy)]
+#[allow(dead_code, reason = "some belong to features")]
+pub(crate) enum Order {
+    /// What `plimsoll run` does before and after a fork takes locks of all kinds.
     #[cfg(feature = "preload")]
-    crate::preload::before_fork();
-    let held = Held {
-        _history: history::lock(),
-        _thresholds: history::growth::lock_thresholds(),
-        limit: memory_limit::lock(),
-        _recording: profile::cpu::lock_started(),
-        cpu: cpu::lock(),
-        _watcher: task::lock_watcher(),
-        _tasks: task::lock_cut(),
-        _rates: contention::lock_rates(),
-        #[cfg(feature = "interpose")]
-        _hook: hook::lock(),
-        _lists: stack::lock_lists(),
-        _table: TABLE.lock_readers(),
-        _cpu_table: CPU_TABLE.lock_readers(),
-        heap: {
-            let mut readers = HEAP.lock_readers();
-            postmortem::before_fork(&mut readers);
-            readers
-        },
-        collectors: gc::lock(),
-        _meter: cpu_stats::lock(),
-        _labels: label::lock(),
-        _earlier: profile::lock_earlier(),
-        _loader: loader::lock(),
-        signals,
-    };
-    // SAFETY: this thread holds the locks, so no other uses `HELD`.
-    unsafe { *HELD.0.get() = Some(held) };
-    internal_heap::lock();
-    thread::before_fork();
+    Preload,
+    Dhat,
+    History,
+    GrowthThresholds,
+    MemoryLimit,
+    MeasuredLabels,
+    PostmortemModules,
+    CpuProfile,
+    CpuUsers,
+    CpuWatch,
+    LongPolls,
+    Tasks,
+    Rates,
+    Hooks,
+    ModuleLists,
+    InterpretedNames,
+    Stacks,
+    CpuStacks,
+    Heap,
+    Collectors,
+    CpuMeter,
+    Labels,
+    EarlierLeaks,
+    ThreadTimes,
+    // Tables without a lock.
+    Waiters,
+    CaptureSlots,
+    Threads,
+    ThreadStacks,
+    ThreadLabels,
+    Requests,
+    Mappings,
+    Wakeup,
+    /// Held when nothing else is taken any more.
+    InternalHeap,
 }
 
-extern "C" fn after_in_parent() {
-    internal_heap::unlock();
-    postmortem::after_fork_in_parent();
-    // SAFETY: this thread has held the locks since `before`.
-    drop(unsafe { (*HELD.0.get()).take() });
-}
-
-extern "C" fn after_in_child() {
-    // SAFETY: the child's only thread has held the locks since `before`.
-    if let Some(held) = unsafe { &mut *HELD.0.get() } {
-        postmortem::after_fork_in_child(&mut held.heap);
+impl Order {
+    pub(crate) const fn rank(self) -> Rank {
+        match self {
+            Self::InternalHeap => Rank::LAST,
+            other => Rank(other as u8),
+        }
     }
-    os::forget_ids();
-    #[cfg(feature = "http")]
-    os::close_on_fork::after_fork_in_child();
-    HEAP.after_fork_in_child(alloc_thread::writer());
-    alloc_thread::draw_anew();
-    TABLE.discard_writers();
-    CPU_TABLE.discard_writers();
-    stack::forget_vanished_threads();
-    contention::after_fork_in_child();
-    task::after_fork_in_child();
-    internal_thread::after_fork_in_child();
-    wakeup::after_fork_in_child();
-    thread::after_fork_in_child();
-    internal_heap::unlock();
-    // SAFETY: the child's only thread has held the locks since `before`.
-    let held = unsafe { (*HELD.0.get()).take() };
-    let _signals = held.map(|mut held| {
-        held.limit.after_fork_in_child();
-        held.cpu.after_fork_in_child();
-        held.collectors.after_fork_in_child();
-        held.signals
-    });
-    #[cfg(feature = "preload")]
-    crate::preload::after_fork_in_child();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    /// Locks that a fork need not take, with the reason.
+    const OTHERS: [(&str, &str); 3] = [
+        ("TURN", "of a test"),
+        (
+            "ADDING",
+            "the child of a fork has left the file to which notes are added",
+        ),
+        ("RECORDING", "foreign code runs under it, which may fork"),
+    ];
+
+    #[test]
+    fn each_lock_in_a_static_takes_part_in_forks() {
+        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        let mut seen = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                for line in fs::read_to_string(&path).unwrap().lines() {
+                    let line = line.trim_start();
+                    let Some((name, kind)) = line
+                        .trim_start_matches("pub(crate) ")
+                        .trim_start_matches("pub(super) ")
+                        .strip_prefix("static ")
+                        .and_then(|rest| rest.split_once(": "))
+                    else {
+                        continue;
+                    };
+                    let kind = kind.trim_start_matches("std::sync::");
+                    let is_lock = kind.starts_with("Mutex<") || kind.starts_with("RwLock<");
+                    let is_other = OTHERS.iter().any(|(other, _)| *other == name);
+                    assert!(!is_lock || is_other, "{name} in {}", path.display());
+                    seen += usize::from(kind.starts_with("ForkLock<"));
+                }
+            }
+        }
+        assert!(seen > 10, "the search finds {seen}");
+    }
 }

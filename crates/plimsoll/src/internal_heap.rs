@@ -11,8 +11,12 @@ use std::cell::UnsafeCell;
 
 use dlmalloc::Dlmalloc;
 
+use plimsoll_sys::os::clock;
+use plimsoll_sys::os::fork::{Table, join};
 use plimsoll_sys::os::region::{self, PAGE, Region};
-use plimsoll_sys::primitives::{AtomicUsize, Backoff, Ordering, observed};
+use plimsoll_sys::primitives::{AtomicBool, AtomicUsize, Backoff, Ordering, observed};
+
+use crate::fork::Order;
 
 /// The address range of the heap: a part of the reservation that the allocator recognizes by
 /// address.
@@ -51,6 +55,9 @@ pub(crate) fn alloc(layout: Layout, zeroed: bool) -> *mut u8 {
 pub(crate) unsafe fn free(pointer: *mut u8, layout: Layout) {
     // A free by a signal handler that interrupted the heap on this thread is ignored: the block is
     // lost, not corrupted.
+    if HEAP.is_abandoned(pointer) {
+        return;
+    }
     // SAFETY: the heap made the block, by this function's contract.
     HEAP.with((), |heap| unsafe {
         heap.free(pointer, layout.size(), layout.align())
@@ -62,7 +69,18 @@ pub(crate) unsafe fn free(pointer: *mut u8, layout: Layout) {
 /// # Safety
 /// As for `GlobalAlloc::realloc`.
 pub(crate) unsafe fn realloc(pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+    let is_abandoned = HEAP.is_abandoned(pointer);
     HEAP.with(std::ptr::null_mut(), |heap| {
+        if is_abandoned {
+            // SAFETY: the lock is held, and the new block is not the old one.
+            return unsafe {
+                let block = heap.malloc(new_size, layout.align());
+                if !block.is_null() {
+                    pointer.copy_to_nonoverlapping(block, layout.size().min(new_size));
+                }
+                block
+            };
+        }
         // SAFETY: the heap made the block, by this function's contract; the lock is held.
         unsafe { heap.realloc(pointer, layout.size(), layout.align(), new_size) }
     })
@@ -84,18 +102,62 @@ pub(crate) fn commit_ahead(bytes: usize) {
     let _ = REGION.commit((top + bytes).min(REGION.length()));
 }
 
-/// Waits until no thread is inside the heap, and blocks others: for a fork. [`unlock`] ends it.
-pub(crate) fn lock() {
-    HEAP.lock();
+/// Lets forks wait until no thread is inside the heap. Not for hooks.
+pub(crate) fn prepare() {
+    join(&FORK);
 }
 
-pub(crate) fn unlock() {
-    HEAP.unlock();
+static FORK: Table = Table {
+    hold,
+    release,
+    ..Table::new(Order::InternalHeap.rank(), after_fork_in_child)
+};
+
+/// Whether the thread that forks holds the lock for the fork.
+static IS_HELD: AtomicBool = AtomicBool::new(false);
+
+/// How long a fork waits for a thread inside the heap, in nanoseconds. A signal handler may have interrupted that
+/// thread, and may wait for this fork in order to make its own.
+const PATIENCE: u64 = 10_000_000;
+
+/// Waits until no thread is inside the heap, and blocks others. Not if the forking thread itself is inside: a signal
+/// handler that interrupted it forks.
+fn hold() {
+    let mut is_held = HEAP.try_lock();
+    if !is_held && !HEAP.is_own() {
+        let began = clock::now();
+        let mut backoff = Backoff::new();
+        while !is_held && clock::now().saturating_sub(began) < PATIENCE {
+            backoff.wait();
+            is_held = HEAP.try_lock();
+        }
+    }
+    IS_HELD.store(is_held, Ordering::Relaxed);
+}
+
+fn release() {
+    if IS_HELD.load(Ordering::Relaxed) {
+        HEAP.unlock();
+    }
+}
+
+/// Begins a new heap in the child if a thread that it does not have was inside. The old heap's memory stays as it is.
+fn after_fork_in_child() {
+    if IS_HELD.load(Ordering::Relaxed) || HEAP.is_own() {
+        return;
+    }
+    let floor = REGION.committed();
+    // SAFETY: no thread is inside; blocks below the floor no longer get there.
+    unsafe { *HEAP.heap.get() = Dlmalloc::new_with_allocator(Pages) };
+    HEAP.top.store(floor, Ordering::Relaxed);
+    HEAP.floor.store(REGION.base() + floor, Ordering::Relaxed);
+    HEAP.owner.store(0, Ordering::Relaxed);
 }
 
 static HEAP: Heap = Heap {
     owner: AtomicUsize::new(0),
     heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Pages)),
+    floor: AtomicUsize::new(0),
     top: AtomicUsize::new(0),
     system_bytes: AtomicUsize::new(0),
 };
@@ -104,6 +166,8 @@ struct Heap {
     /// The thread pointer of the thread inside; 0 for none.
     owner: AtomicUsize,
     heap: UnsafeCell<Dlmalloc<Pages>>,
+    /// Blocks below this address are of a heap that a fork has abandoned. They are not freed.
+    floor: AtomicUsize,
     /// Bytes of the reservation that the heap has taken, from the bottom.
     top: AtomicUsize,
     system_bytes: AtomicUsize,
@@ -115,7 +179,7 @@ unsafe impl Sync for Heap {}
 impl Heap {
     fn with<R>(&self, refused: R, work: impl FnOnce(&mut Dlmalloc<Pages>) -> R) -> R {
         // The lock knows its owner: a signal handler on the owner's thread must not wait for it.
-        if self.owner.load(Ordering::Relaxed) == plimsoll_sys::os::thread_pointer() {
+        if self.is_own() {
             return refused;
         }
         self.lock();
@@ -123,6 +187,15 @@ impl Heap {
         let result = work(unsafe { &mut *self.heap.get() });
         self.unlock();
         result
+    }
+
+    /// Returns whether this thread is inside the heap.
+    fn is_own(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == plimsoll_sys::os::thread_pointer()
+    }
+
+    fn is_abandoned(&self, block: *mut u8) -> bool {
+        (block as usize) < self.floor.load(Ordering::Relaxed)
     }
 
     fn lock(&self) {

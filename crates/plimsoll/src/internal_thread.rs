@@ -13,7 +13,7 @@ use crate::internal_scope;
 
 #[cfg(feature = "interpose")]
 pub(crate) use plimsoll_sys::os::own_threads::end_all;
-pub(crate) use plimsoll_sys::os::own_threads::{MustEnd, after_fork_in_child, count, is_own, wait};
+pub(crate) use plimsoll_sys::os::own_threads::{MustEnd, count, is_own, wait};
 
 /// A thread that runs, or has ended and is not joined. Dropping this detaches the thread.
 #[derive(Debug)]

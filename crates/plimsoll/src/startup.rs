@@ -2,9 +2,10 @@
 //! loader's locks.
 
 mod arch;
+mod heap;
 
 use crate::alloc::process;
-use crate::{contention, cpu, fork, label, postmortem, settings, stack, thread};
+use crate::{contention, cpu, internal_heap, label, postmortem, settings, stack, thread};
 
 /// The loader calls this before `main`, when the program's libraries are loaded and no other thread
 /// runs yet.
@@ -29,7 +30,9 @@ extern "C" fn prepare() {
     plimsoll_sys::os::loader::keep_this_library();
     // If the program's allocator is not `Alloc`, its first allocation does not do this.
     process::open();
-    fork::register();
+    internal_heap::prepare();
+    stack::join_forks();
+    heap::join_forks();
     stack::observe_modules(modules_changed);
     stack::prepare(settings::early().unwinder);
     stack::find_interpreter();
@@ -43,6 +46,7 @@ extern "C" fn prepare() {
     {
         crate::hook::threads::start();
         crate::hook::filters::start();
+        crate::hook::vfork::start();
     }
 }
 

@@ -8,6 +8,9 @@ use std::ptr;
 #[cfg(feature = "preload")]
 use std::sync::OnceLock;
 
+use plimsoll_sys::os::fork::{Table, join};
+
+use crate::fork::Order;
 use plimsoll_sys::os::eventfd::Bell;
 use plimsoll_sys::primitives::{AtomicBool, AtomicPtr, Ordering};
 
@@ -21,6 +24,7 @@ static MODULES_REQUESTED: AtomicBool = AtomicBool::new(false);
 /// Registers the descriptor on which the maintenance thread waits. Returns false if one is already
 /// registered.
 pub(crate) fn register(bell: Bell) -> bool {
+    join(&FORK);
     let bell = Box::into_raw(Box::new(bell));
     let registered =
         BELL.compare_exchange(ptr::null_mut(), bell, Ordering::Release, Ordering::Relaxed);
@@ -31,9 +35,11 @@ pub(crate) fn register(bell: Bell) -> bool {
     registered.is_ok()
 }
 
+static FORK: Table = Table::new(Order::Wakeup.rank(), after_fork_in_child);
+
 /// Forgets the parent's thread in the child of a fork. The child keeps the parent's descriptor open:
 /// one for each generation of forks.
-pub(crate) fn after_fork_in_child() {
+fn after_fork_in_child() {
     BELL.store(ptr::null_mut(), Ordering::Relaxed);
 }
 

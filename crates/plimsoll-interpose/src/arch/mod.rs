@@ -5,6 +5,7 @@
 //! | `thread_pointer` | the register in which the C library keeps its thread control block |
 //! | `syscall::FUTEX` | the number of the system call |
 //! | `syscall::body` | `syscall` |
+//! | `vfork::body` | `vfork` |
 //! | `threads::begin` | the first function of a thread with a token |
 //! | `threads::pthread_create`, `threads::thrd_create` | the functions of these names |
 //! | `threads::sanitizers` | the address of a sanitizer's `pthread_create`, if the program has one |

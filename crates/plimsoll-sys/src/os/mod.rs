@@ -15,6 +15,7 @@ mod portable;
 #[cfg(unix)]
 mod unix;
 
+pub mod fork;
 pub mod loader;
 pub mod own_threads;
 pub mod region;

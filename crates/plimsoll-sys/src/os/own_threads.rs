@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::eventfd::Bell;
 use super::{self as os, clock};
+use crate::os::fork::{Rank, Table, join};
 use crate::primitives::{AtomicBool, AtomicI32, AtomicPtr, Ordering, yield_now};
 
 /// A running thread of Plimsoll.
@@ -56,8 +57,10 @@ pub fn count() -> usize {
         .count()
 }
 
+static FORK: Table = Table::new(Rank::TABLES, after_fork_in_child);
+
 /// Clears the list in the child of a fork, which has none of these threads.
-pub fn after_fork_in_child() {
+fn after_fork_in_child() {
     for entry in &RUNNING {
         entry.bell.store(ptr::null_mut(), Ordering::Relaxed);
         entry.is_ringing.store(false, Ordering::Relaxed);
@@ -69,6 +72,7 @@ pub fn after_fork_in_child() {
 
 /// Announces a thread that is about to be created. It enters the list by [`Registration::enter`].
 pub fn announce() {
+    join(&FORK);
     STARTING.fetch_add(1, Ordering::SeqCst);
 }
 

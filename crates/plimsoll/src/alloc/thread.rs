@@ -17,6 +17,10 @@ use crate::thread;
 struct Cold {
     stage: Cell<Stage>,
     writer: Cell<Writer>,
+    /// The number of children by `vfork` that run on the thread, one in another.
+    lent: Cell<u32>,
+    /// How the thread counts when it is not lent; `None` if it is not, or was not set up before.
+    own_writer: Cell<Option<Writer>>,
     sampler: Sampler,
     last_sample: LastSample,
     /// Whether the thread is enlisted with the backend of the process.
@@ -38,6 +42,8 @@ thread_local! {
         Cold {
             stage: Cell::new(Stage::New),
             writer: Cell::new(Writer::Shared),
+            lent: Cell::new(0),
+            own_writer: Cell::new(None),
             sampler: Sampler::new(),
             last_sample: LastSample::new(),
             noticed: Cell::new(false),
@@ -252,6 +258,46 @@ pub(crate) fn draw_anew() {
     }
 }
 
+/// Lends the calling thread to a child by `vfork`. For the child the kernel does not serve restartable sequences, so it
+/// counts in the shared shard. For hooks.
+#[cfg_attr(
+    not(feature = "interpose"),
+    allow(dead_code, reason = "`vfork` is not seen")
+)]
+pub(crate) fn lend() {
+    let thread = Thread::current();
+    let cold = thread.cold;
+    if cold.lent.get() == 0 && cold.stage.get() == Stage::Enlisted {
+        cold.own_writer
+            .set(Some(cold.writer.replace(Writer::Shared)));
+        thread.set_route();
+    }
+    cold.lent.set(cold.lent.get() + 1);
+}
+
+/// Ends [`lend`], in the parent.
+#[cfg_attr(
+    not(feature = "interpose"),
+    allow(dead_code, reason = "`vfork` is not seen")
+)]
+pub(crate) fn take_back() {
+    let thread = Thread::here();
+    let cold = thread.cold;
+    cold.lent.set(cold.lent.get().saturating_sub(1));
+    if cold.lent.get() == 0 {
+        if let Some(own) = cold.own_writer.take() {
+            cold.writer.set(own);
+            thread.set_route();
+        }
+    }
+}
+
+/// Returns whether the calling code runs in the child of a `vfork`, or is about to make one.
+#[cfg(feature = "preload")]
+pub(crate) fn is_lent() -> bool {
+    Thread::here().cold.lent.get() != 0
+}
+
 /// Returns how the calling thread counts.
 pub(crate) fn writer() -> Writer {
     Thread::as_it_is().writer()
@@ -269,6 +315,8 @@ mod tests {
             cold: Box::leak(Box::new(Cold {
                 stage: Cell::new(Stage::New),
                 writer: Cell::new(Writer::Shared),
+                lent: Cell::new(0),
+                own_writer: Cell::new(None),
                 sampler: Sampler::new(),
                 last_sample: LastSample::new(),
                 noticed: Cell::new(false),

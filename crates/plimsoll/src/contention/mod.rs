@@ -40,9 +40,8 @@ mod wait;
 mod waiters;
 
 pub(crate) use kind::WaitKind;
-pub(crate) use rates::{
-    block_rate, lock as lock_rates, mutex_fraction, set_block_rate, set_mutex_fraction,
-};
+use plimsoll_sys::os::fork::{Table, join};
+pub(crate) use rates::{block_rate, mutex_fraction, set_block_rate, set_mutex_fraction};
 pub(crate) use record::{COUNT_BITS, cell};
 #[cfg(feature = "interpose")]
 pub(crate) use suspended::is_suspended;
@@ -53,6 +52,8 @@ pub(crate) use wait::is_waited_for;
 #[cfg(feature = "interpose")]
 pub(crate) use wait::release;
 pub(crate) use wait::{Ended, Release, Wait, release_by_reader, release_key};
+
+use crate::fork::Order;
 use waiters::WAITERS;
 
 /// Prepares the tables of waiters. Called once, before `main`.
@@ -61,11 +62,15 @@ pub(crate) fn prepare() {
     plimsoll_sys::primitives::observe_waits(internal::observe);
     WAITERS.prepare();
     holder::prepare();
+    join(&FORK);
 }
+
+#[cfg(not(loom))]
+static FORK: Table = Table::new(Order::Waiters.rank(), after_fork_in_child);
 
 /// Empties the tables in the child of a fork, which has no waiters.
 #[cfg(not(loom))]
-pub(crate) fn after_fork_in_child() {
+fn after_fork_in_child() {
     WAITERS.after_fork_in_child();
     holder::after_fork_in_child();
     rates::begin_anew();

@@ -5,11 +5,12 @@
 //! the rate that was in force, so a change of rate does not affect earlier events.
 
 use std::cell::Cell;
-use std::sync::MutexGuard;
 
 use plimsoll_sys::os::clock;
-use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
+use crate::fork::Order;
 use crate::recording;
 
 /// Nanoseconds of waiting per sample of the block profile; 0 for no samples.
@@ -19,7 +20,7 @@ static BLOCK_RATE: AtomicU64 = AtomicU64::new(0);
 static MUTEX_FRACTION: AtomicU32 = AtomicU32::new(0);
 
 /// Held while rates are changed, so that [`recording::is_on`] agrees with the last change.
-static CHANGING: Mutex<()> = Mutex::new(());
+static CHANGING: ForkLock<()> = ForkLock::new(Order::Rates.rank(), ());
 
 pub(crate) fn block_rate() -> u64 {
     BLOCK_RATE.load(Ordering::Relaxed)
@@ -41,11 +42,9 @@ pub(crate) fn set_mutex_fraction(fraction: u32) -> u32 {
     change(|| MUTEX_FRACTION.swap(fraction, Ordering::Relaxed))
 }
 
-/// Keeps the rates unchanged until the guard is dropped. For a fork.
-pub(crate) fn lock() -> MutexGuard<'static, ()> {
-    CHANGING
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+/// Keeps the rates unchanged until the guard is dropped.
+fn lock() -> ForkGuard<()> {
+    CHANGING.lock()
 }
 
 fn change<T>(set: impl FnOnce() -> T) -> T {

@@ -20,11 +20,12 @@
 mod os;
 
 use std::fmt;
-use std::sync::{MutexGuard, PoisonError};
 
 use plimsoll_sys::os::clock;
-use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
+use crate::fork::Order;
 use crate::label::Labels;
 use crate::settings;
 use crate::stack::{Bucket, CPU_TABLE, Kind, StackName};
@@ -116,13 +117,17 @@ pub(crate) struct Users {
     is_table_open: bool,
 }
 
-static USERS: Mutex<Users> = Mutex::new(Users {
-    session: None,
-    sessions: 0,
-    running: 0,
-    last: DEFAULT_RATE,
-    is_table_open: false,
-});
+static USERS: ForkLock<Users> = ForkLock::with_reset(
+    Order::CpuUsers.rank(),
+    Users {
+        session: None,
+        sessions: 0,
+        running: 0,
+        last: DEFAULT_RATE,
+        is_table_open: false,
+    },
+    Users::after_fork_in_child,
+);
 
 /// The rate at which samples are recorded continuously, in samples a second of CPU time; 0 for none.
 static RATE: AtomicU32 = AtomicU32::new(0);
@@ -132,9 +137,9 @@ static RATE: AtomicU32 = AtomicU32::new(0);
 static RECORDED_CPU: AtomicU64 = AtomicU64::new(0);
 static BEGAN_AT_CPU: AtomicU64 = AtomicU64::new(0);
 
-/// Keeps the users unchanged until the guard is dropped. For a fork.
-pub(crate) fn lock() -> MutexGuard<'static, Users> {
-    USERS.lock().unwrap_or_else(PoisonError::into_inner)
+/// Keeps the users unchanged until the guard is dropped.
+pub(crate) fn lock() -> ForkGuard<Users> {
+    USERS.lock()
 }
 
 impl Users {
@@ -176,7 +181,7 @@ impl Users {
 
     /// Ends sessions in the child of a fork, which the threads of the parent began. Samples that are
     /// recorded continuously go on, for the threads whose creation is seen.
-    pub(crate) fn after_fork_in_child(&mut self) {
+    fn after_fork_in_child(&mut self) {
         self.session = None;
         os::after_fork_in_child();
         BEGAN_AT_CPU.store(clock::process_cpu(), Ordering::Relaxed);

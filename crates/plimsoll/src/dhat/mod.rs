@@ -60,14 +60,15 @@ mod file;
 use std::alloc::Layout;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
-use std::sync::{MutexGuard, PoisonError};
 
-use plimsoll_sys::primitives::Mutex;
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 
 pub use alloc::Alloc;
 pub use assertions::{assert, assert_eq, assert_ne, is_violated};
 
 use file::Recording;
+
+use crate::fork::Order;
 
 /// The allocations since the running [`Profiler`] was created, on all threads. Sizes are those that the
 /// program requested.
@@ -121,10 +122,10 @@ struct Running {
     recording: Recording,
 }
 
-static PHASE: Mutex<Phase> = Mutex::new(Phase::Ready);
+static PHASE: ForkLock<Phase> = ForkLock::new(Order::Dhat.rank(), Phase::Ready);
 
-fn phase() -> MutexGuard<'static, Phase> {
-    PHASE.lock().unwrap_or_else(PoisonError::into_inner)
+fn phase() -> ForkGuard<Phase> {
+    PHASE.lock()
 }
 
 /// Counts and records allocations until it is dropped. It then prints the counts to standard error and

@@ -62,7 +62,7 @@ pub use cpu::{CpuClass, Work};
 pub use cycle::{Cause, Cycle, MarkTermination, Pause, Sweep};
 pub(crate) use record::{Figures, PAUSE_TIMES, Pauses, STOPPING_TIMES};
 pub use registry::MAX_NAMES;
-pub(crate) use registry::{Registry, lock};
+pub(crate) use registry::lock;
 pub use steering::{DEFAULT_PERCENT, memory_limit, percent, set_memory_limit, set_percent};
 
 use plimsoll_sys::os;

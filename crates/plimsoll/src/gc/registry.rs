@@ -5,10 +5,12 @@
 
 use std::sync::Arc;
 
-use plimsoll_sys::primitives::{AtomicU64, Mutex, MutexGuard, Ordering};
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
+use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use super::Error;
 use super::record::{Figures, Pauses, Record};
+use crate::fork::Order;
 use crate::internal_scope;
 use crate::stack::TABLE;
 
@@ -21,11 +23,15 @@ pub(super) const LONGEST_NAME: usize = 128;
 /// The number of the newest request for a forced collection.
 pub(super) static REQUESTED: AtomicU64 = AtomicU64::new(0);
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    names: Vec::new(),
-    free: Vec::new(),
-    pauses_of_gone: Pauses::new(),
-});
+static REGISTRY: ForkLock<Registry> = ForkLock::with_reset(
+    Order::Collectors.rank(),
+    Registry {
+        names: Vec::new(),
+        free: Vec::new(),
+        pauses_of_gone: Pauses::new(),
+    },
+    |registry| registry.after_fork_in_child(),
+);
 
 pub(crate) struct Registry {
     /// The names, which are never removed.
@@ -51,10 +57,8 @@ pub(super) struct Attached {
     pub(super) record: &'static Record,
 }
 
-pub(crate) fn lock() -> MutexGuard<'static, Registry> {
-    REGISTRY
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+pub(crate) fn lock() -> ForkGuard<Registry> {
+    REGISTRY.lock()
 }
 
 pub(super) fn register(name: &str, stops_all_threads: bool) -> Result<Arc<Attached>, Error> {
@@ -166,7 +170,7 @@ impl Registry {
         records.all(|record| record.served.load(Ordering::Acquire) >= request)
     }
 
-    pub(crate) fn after_fork_in_child(&self) {
+    fn after_fork_in_child(&self) {
         let records = self.names.iter().flat_map(|named| &named.attached);
         records.for_each(|record| record.after_fork_in_child());
     }

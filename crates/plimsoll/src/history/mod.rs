@@ -37,13 +37,14 @@ mod rings;
 mod series;
 mod spacing;
 
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_symbolize::leaves;
 use plimsoll_sys::os::clock;
-use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Mutex, Ordering};
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
+use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::fork::Order;
 use crate::profile::delta::difference;
 use crate::profile::heap::IN_USE_TYPES;
 use crate::profile::moment::Moment;
@@ -73,7 +74,7 @@ pub const DEFAULT_BYTES: usize = settings::DEFAULT_HISTORY_BYTES;
 const INTERVAL: u64 = 1_000_000_000;
 
 /// The state; `None` while the history is off.
-static STATE: Mutex<Option<State>> = Mutex::new(None);
+static STATE: ForkLock<Option<State>> = ForkLock::new(Order::History.rank(), None);
 
 /// The time of the next reading, in nanoseconds since the system started; 0 while the history is off.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -421,7 +422,7 @@ impl State {
     }
 }
 
-/// Keeps the history unchanged until the guard is dropped. For a fork, too.
-pub(crate) fn lock() -> MutexGuard<'static, Option<State>> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Keeps the history unchanged until the guard is dropped.
+pub(crate) fn lock() -> ForkGuard<Option<State>> {
+    STATE.lock()
 }

@@ -9,11 +9,13 @@ mod parking_lot;
 mod pthread;
 mod sites;
 pub(crate) mod threads;
-
-use std::sync::MutexGuard;
+pub(crate) mod vfork;
 
 use plimsoll_symbolize::SearchedObjects;
-use plimsoll_sys::primitives::{AtomicBool, Mutex, Ordering};
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
+use plimsoll_sys::primitives::{AtomicBool, Ordering};
+
+use crate::fork::Order;
 
 /// The state of the hooks' set-up.
 pub(crate) struct Progress {
@@ -25,11 +27,14 @@ pub(crate) struct Progress {
     learned: bool,
 }
 
-static PROGRESS: Mutex<Progress> = Mutex::new(Progress {
-    started: false,
-    searched: None,
-    learned: false,
-});
+static PROGRESS: ForkLock<Progress> = ForkLock::new(
+    Order::Hooks.rank(),
+    Progress {
+        started: false,
+        searched: None,
+        learned: false,
+    },
+);
 
 /// Whether [`find_sites`] has run.
 static SITES_FOUND: AtomicBool = AtomicBool::new(false);
@@ -37,12 +42,9 @@ static SITES_FOUND: AtomicBool = AtomicBool::new(false);
 /// Whether [`want_sites`] was called.
 static SITES_WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Blocks [`start`], [`find_sites`], [`learn`] and [`refresh`] until the guard is dropped: for a
-/// fork.
-pub(crate) fn lock() -> MutexGuard<'static, Progress> {
-    PROGRESS
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+/// Blocks [`start`], [`find_sites`], [`learn`] and [`refresh`] until the guard is dropped.
+fn lock() -> ForkGuard<Progress> {
+    PROGRESS.lock()
 }
 
 /// Starts to report waits and wake-ups. Not for hooks.

@@ -14,9 +14,11 @@
 use std::ops::Range;
 
 use plimsoll_postmortem::layout::note;
+use plimsoll_sys::os::fork::ForkLock;
 use plimsoll_sys::os::region::Region;
-use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Mutex, Ordering};
+use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::fork::Order;
 use crate::postmortem_file;
 
 const FRAMES: usize = 1 << 16;
@@ -71,13 +73,10 @@ pub(crate) struct Described<'a> {
     pub(crate) line: u32,
 }
 
-/// Reserves the tables. Not for hooks. Returns `false` if the system refuses, or while another thread
-/// reserves them: in the child of a fork, such a thread does not exist.
+/// Reserves the tables. Not for hooks. Returns `false` if the system refuses.
 pub(super) fn reserve() -> bool {
-    static RESERVING: Mutex<()> = Mutex::new(());
-    let Ok(_alone) = RESERVING.try_lock() else {
-        return false;
-    };
+    static RESERVING: ForkLock<()> = ForkLock::new(Order::InterpretedNames.rank(), ());
+    let _alone = RESERVING.lock();
     (REGION.length() != 0 || REGION.reserve(BYTES, BYTES)) && REGION.commit(BYTES)
 }
 

@@ -42,8 +42,7 @@ use crate::escape::put_quoted;
 
 #[cfg(feature = "tracing")]
 pub(crate) use spans::within_spans;
-pub(crate) use table::{Known, lock};
-pub(crate) use threads::{after_fork_in_child, all as of_threads, prepare};
+pub(crate) use threads::{all as of_threads, prepare};
 #[cfg(feature = "tracing")]
 pub use tracing::TracingLayer;
 

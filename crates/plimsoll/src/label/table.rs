@@ -1,12 +1,13 @@
 //! The sets of labels, by number. They are never freed.
 
 use std::ptr;
-use std::sync::MutexGuard;
 use std::sync::atomic::AtomicPtr;
 
 use plimsoll_sys::hash::HashMap;
-use plimsoll_sys::primitives::{AtomicU64, Mutex, Ordering};
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
+use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
+use crate::fork::Order;
 use crate::{internal_scope, postmortem_file};
 
 /// Maximum number of sets.
@@ -27,7 +28,7 @@ pub(crate) struct Known {
     numbers: Option<HashMap<Set, u32>>,
 }
 
-static KNOWN: Mutex<Known> = Mutex::new(Known { numbers: None });
+static KNOWN: ForkLock<Known> = ForkLock::new(Order::Labels.rank(), Known { numbers: None });
 
 static LOST: AtomicU64 = AtomicU64::new(0);
 
@@ -36,11 +37,9 @@ pub(super) fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Blocks other threads from adding sets until the guard is dropped. For forks.
-pub(crate) fn lock() -> MutexGuard<'static, Known> {
-    KNOWN
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+/// Blocks other threads from adding sets until the guard is dropped.
+fn lock() -> ForkGuard<Known> {
+    KNOWN.lock()
 }
 
 /// Returns the set of that number.

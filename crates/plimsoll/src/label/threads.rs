@@ -12,6 +12,9 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 
+use plimsoll_sys::os::fork::{Table, join};
+
+use crate::fork::Order;
 use plimsoll_sys::os;
 use plimsoll_sys::os::thread_end::Key;
 use plimsoll_sys::primitives::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -68,7 +71,10 @@ thread_local! {
 /// takes a place.
 pub(crate) fn prepare() {
     KEY.prepare(ended);
+    join(&FORK);
 }
+
+static FORK: Table = Table::new(Order::ThreadLabels.rank(), after_fork_in_child);
 
 /// Publishes the labels of the calling thread.
 #[inline]
@@ -137,7 +143,7 @@ pub(crate) fn all() -> impl Iterator<Item = (i32, Labels)> {
 
 /// Resets the table in the child of a fork, where only the calling thread remains, under another
 /// number.
-pub(crate) fn after_fork_in_child() {
+fn after_fork_in_child() {
     let own = match OWN.get() {
         Own::At(place) => std::ptr::from_ref(place),
         Own::Untaken | Own::Never => std::ptr::null(),

@@ -80,10 +80,7 @@ impl<D: Delta> Ledger<D> {
         if self.protocol() != Some(Protocol::PerCpu) {
             return self.read();
         }
-        let mut reader = self
-            .reader
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut reader = self.reader.lock();
         self.sum_open(&mut reader);
         Self::whole(&reader, true)
     }
@@ -94,11 +91,7 @@ impl<D: Delta> Ledger<D> {
     /// has no other thread, so that the generation need not turn.
     #[cfg(all(feature = "preload", not(loom)))]
     pub(crate) fn try_sum(&self, is_alone: bool, sum: impl Fn(&D) -> u64) -> Option<u64> {
-        let mut reader = match self.reader.try_lock() {
-            Ok(reader) => reader,
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(std::sync::TryLockError::WouldBlock) => return None,
-        };
+        let mut reader = self.reader.try_lock()?;
         if is_alone {
             self.sum_open(&mut reader);
         } else {
@@ -125,10 +118,7 @@ impl<D: Delta> Ledger<D> {
     /// Does what [`Ledger::read`] does with its second step as an argument: tests leave that step
     /// out.
     pub(super) fn cut(&self, settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool) -> Cut<D> {
-        let mut reader = self
-            .reader
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut reader = self.reader.lock();
         self.cut_alone(&mut reader, settle)
     }
 

@@ -34,7 +34,7 @@ impl<D: Delta> Ledger<D> {
             state: AtomicU32::new(Protocol::PerThread as u32),
             per_thread: PerThread::new(),
             shared: SharedShard::new(),
-            reader: Mutex::new(Reader {
+            reader: SignalMutex::new(Reader {
                 saved: [D::ZERO; 2],
             }),
         }

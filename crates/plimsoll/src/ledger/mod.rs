@@ -75,7 +75,8 @@ use per_thread::PerThread;
 pub(crate) use per_thread::ShardIndex;
 use shared::SharedShard;
 
-use plimsoll_sys::primitives::{AtomicU32, AtomicUsize, Mutex, Ordering, fence};
+use plimsoll_sys::os::fork::{SignalGuard, SignalMutex};
+use plimsoll_sys::primitives::{AtomicU32, AtomicUsize, Ordering, fence};
 
 /// Bytes of one generation of one shard: the delta, then a trailer.
 pub(crate) const GENERATION_BYTES: usize = 4096;
@@ -181,7 +182,7 @@ pub(crate) struct Ledger<D: Delta> {
     per_cpu: PerCpu<D>,
     per_thread: PerThread<D>,
     /// Near the words above, to which a fork and its child write as well: each page is a page fault.
-    reader: Mutex<Reader<D>>,
+    reader: SignalMutex<Reader<D>>,
     shared: SharedShard<D>,
 }
 
@@ -210,7 +211,7 @@ impl<D: Delta> Ledger<D> {
             per_cpu: PerCpu::new(),
             per_thread: PerThread::new(),
             shared: SharedShard::new(),
-            reader: Mutex::new(Reader {
+            reader: SignalMutex::new(Reader {
                 saved: [D::ZERO; 2],
             }),
         }
@@ -349,12 +350,9 @@ impl<D: Delta> Ledger<D> {
         )
     }
 
-    /// Blocks readers until the guard is dropped: a fork needs it, so that the child does not
-    /// inherit an incomplete cut.
-    pub(crate) fn lock_readers(&self) -> std::sync::MutexGuard<'_, Reader<D>> {
-        self.reader
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// Blocks readers until the guard is dropped. A fork keeps it, so that the child does not inherit an incomplete cut.
+    pub(crate) fn lock_readers(&self) -> SignalGuard<'_, Reader<D>> {
+        self.reader.lock()
     }
 
     /// Returns the sum of all counters while threads change them: not of one instant.

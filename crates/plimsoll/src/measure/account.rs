@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use plimsoll_sys::primitives::Mutex;
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 
 use super::Measured;
 use crate::alloc::measured::Totals;
+use crate::fork::Order;
 use crate::internal_scope;
 use crate::task::Tracked;
 
@@ -121,10 +122,10 @@ impl<F> Tracked<F> {
 type ByLabel = BTreeMap<(&'static str, &'static str), Arc<Totals>>;
 
 /// The accounts of labels.
-static BY_LABEL: Mutex<ByLabel> = Mutex::new(BTreeMap::new());
+static BY_LABEL: ForkLock<ByLabel> = ForkLock::new(Order::MeasuredLabels.rank(), BTreeMap::new());
 
-fn by_label() -> MutexGuard<'static, ByLabel> {
-    BY_LABEL.lock().unwrap_or_else(PoisonError::into_inner)
+fn by_label() -> ForkGuard<ByLabel> {
+    BY_LABEL.lock()
 }
 
 /// Returns the accounts of all values of a label, in the order of the values: those that tasks got by

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::internal_scope;
 use crate::settings::{MemoryLimit, MemoryLimitError};
 use thresholds::Threshold;
-pub(crate) use watch::{State, lock};
+use watch::lock;
 
 /// Returns the limit in bytes; `None` for none.
 pub(crate) fn bytes() -> Option<u64> {

@@ -2,15 +2,16 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 use plimsoll_sys::os::{residency, thread_stack};
-use plimsoll_sys::primitives::Mutex;
 
 use super::MemoryPressure;
 use super::thresholds::{Callback, Threshold};
+use crate::fork::Order;
 use crate::settings::share;
 use crate::stats::{self, accounts, mem_stats};
 use crate::thread::stacks;
@@ -43,24 +44,26 @@ pub(crate) struct State {
     bell: Option<Arc<Bell>>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
-    limit: None,
-    thresholds: Vec::new(),
-    next_number: 0,
-    bell: None,
-});
+static STATE: ForkLock<State> = ForkLock::with_reset(
+    Order::MemoryLimit.rank(),
+    State {
+        limit: None,
+        thresholds: Vec::new(),
+        next_number: 0,
+        bell: None,
+    },
+    State::after_fork_in_child,
+);
 
 /// Locks the state. Never held while a callback runs.
-pub(crate) fn lock() -> MutexGuard<'static, State> {
-    STATE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+pub(crate) fn lock() -> ForkGuard<State> {
+    STATE.lock()
 }
 
 impl State {
     /// Discards the bell in the child of a fork, where the thread does not exist and the bell is
     /// the parent's.
-    pub(crate) fn after_fork_in_child(&mut self) {
+    fn after_fork_in_child(&mut self) {
         // The descriptor stays open: closing it could call a hook.
         std::mem::forget(self.bell.take());
     }

@@ -34,13 +34,15 @@ use std::path::PathBuf;
 use plimsoll_postmortem::layout::{HEADER_BYTES, note, word};
 use plimsoll_symbolize::{Detail, Mapping};
 use plimsoll_sys::os::files;
+use plimsoll_sys::os::fork::ForkLock;
 use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::region::{self, PAGE};
 use plimsoll_sys::os::syscall::{call, call3};
-use plimsoll_sys::primitives::{AtomicBool, AtomicU64, Mutex, Ordering};
+use plimsoll_sys::primitives::{AtomicBool, AtomicU64, Ordering};
 
 use crate::alloc::counts::{self, HEAP, HeapDelta};
 use crate::alloc::postmortem::SETTING;
+use crate::fork::Order;
 use crate::ledger::{GENERATION_BYTES, Reader};
 use crate::postmortem_file::{self, Refusal, expanded, header, notes, now_nanos, part_of};
 use crate::stack::TABLE;
@@ -277,14 +279,12 @@ fn replace(address: usize, length: usize, access: i32) {
 }
 
 /// The modules noted so far.
-static NOTED: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
+static NOTED: ForkLock<Vec<Mapping>> = ForkLock::new(Order::PostmortemModules.rank(), Vec::new());
 
 /// Notes newly mapped code. Takes the loader's lock and allocates: not for hooks.
 fn note_new_modules() {
     let mapped = symbol::resolve(&[], Detail::Addresses).mappings;
-    let mut noted = NOTED
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut noted = NOTED.lock();
     for module in mapped {
         if module.limit == 0 || noted.contains(&module) {
             continue;

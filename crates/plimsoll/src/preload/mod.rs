@@ -38,6 +38,7 @@ pub use crate::deferred_signals::put_off;
 use plimsoll_sys::os::file_size;
 use plimsoll_sys::os::files;
 use plimsoll_sys::os::filter::{self, Calls};
+use plimsoll_sys::os::fork::{Member, Rank, join};
 use plimsoll_sys::os::privileges;
 use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::signals::BlockedSignals;
@@ -49,6 +50,7 @@ use crate::alloc::counts::HEAP;
 use crate::alloc::{malloc, process, thread as alloc_thread};
 use crate::backend;
 use crate::deferred_signals::Counting;
+use crate::fork::Order;
 use crate::maintenance::PeriodicCheck;
 use crate::stack::{CPU_TABLE, TABLE};
 use crate::{
@@ -135,6 +137,7 @@ pub fn may_obey_environment() -> bool {
 pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     postmortem::prepare();
     let _own = internal_scope::scope();
+    join(&Forks);
     if postmortem_file::header().is_some() {
         let obstacle = malloc::why_not_redirected().map(|why| why.to_string());
         postmortem_file::notes::allocator(report::allocator(), &obstacle.unwrap_or_default());
@@ -253,9 +256,26 @@ static CHILDREN: AtomicBool = AtomicBool::new(false);
 #[cfg(feature = "http")]
 static SERVES_PAGES: AtomicBool = AtomicBool::new(false);
 
+/// The reports of the children of forks.
+struct Forks;
+
+impl Member for Forks {
+    fn rank(&self) -> Rank {
+        Order::Preload.rank()
+    }
+
+    fn prepare(&self) {
+        before_fork();
+    }
+
+    fn resume(&self) {
+        after_fork_in_child();
+    }
+}
+
 /// Finds what the reports of children need: the loaded objects, the program's path, the place of its arguments,
 /// and the counts that they inherit.
-pub(crate) fn before_fork() {
+fn before_fork() {
     if CHILDREN.load(Ordering::Relaxed) {
         let counting = Counting::begin();
         symbol::remember_objects();
@@ -270,7 +290,7 @@ pub(crate) fn before_fork() {
 
 /// Begins the report of a fork's child, when everything else is ready in it. In a child that does not
 /// report, ends the samples of allocations, which have no reader.
-pub(crate) fn after_fork_in_child() {
+fn after_fork_in_child() {
     maximum::end_in_child();
     confined::after_fork_in_child();
     // The child of a process with a filter has the filter, and no place for a report.
@@ -418,8 +438,11 @@ fn end_if_no_thread_is_left() {
     }
 }
 
-/// Returns whether this process reports.
+/// Returns whether this process reports. The child of a `vfork` does not: it shares its parent's memory.
 pub fn reports() -> bool {
+    if alloc_thread::is_lent() {
+        return false;
+    }
     let process = PROCESS.load(Ordering::Relaxed);
     if filter::is_restricted() {
         return process != 0

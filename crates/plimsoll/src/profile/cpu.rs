@@ -38,11 +38,11 @@
 //!
 //! Only Linux has CPU profiles.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use plimsoll_pprof::kinds::{self, ProfileKind};
 use plimsoll_symbolize::leaves::Leaf;
-use plimsoll_sys::primitives::Mutex;
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 
 use super::delta::difference;
 use super::moment::Moment;
@@ -52,6 +52,7 @@ use super::reading::{
 use super::snapshot::Snapshot;
 use super::{Profile, Source};
 use crate::cpu::{self, Missing, Session, Site};
+use crate::fork::Order;
 use crate::{internal_scope, overhead, stack};
 
 pub use crate::cpu::{DEFAULT_RATE, MAX_RATE, StartError};
@@ -71,11 +72,11 @@ const SAMPLE_TYPES: [ValueType; 2] = [
 ];
 
 /// The recording that [`start`] has begun.
-static STARTED: Mutex<Option<Recording>> = Mutex::new(None);
+static STARTED: ForkLock<Option<Recording>> = ForkLock::new(Order::CpuProfile.rank(), None);
 
-/// Keeps the recording unchanged until the guard is dropped. For a fork, too.
-pub(crate) fn lock_started() -> MutexGuard<'static, Option<Recording>> {
-    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+/// Keeps the recording unchanged until the guard is dropped.
+pub(crate) fn lock_started() -> ForkGuard<Option<Recording>> {
+    STARTED.lock()
 }
 
 /// Begins a CPU profile, with [`DEFAULT_RATE`] samples for each second of CPU time. If samples are

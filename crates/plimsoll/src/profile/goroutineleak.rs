@@ -3,19 +3,20 @@
 //!
 //! Each stack has two values: the number of proved leaks, and the number of probable ones.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
 
 use plimsoll_pprof::kinds::{self, ProfileKind};
 use plimsoll_symbolize::leaves::visible;
 use plimsoll_symbolize::{Detail, Symbols};
 use plimsoll_sys::hash::{HashMap, HashSet};
-use plimsoll_sys::primitives::Mutex;
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 
 use super::activity::{Activity, Now, Record};
 use super::goroutine::{AllActivity, Which, all_activity, rows};
 use super::reading::{MAX_VALUES, Reading, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
+use crate::fork::Order;
 use crate::leak::growth::{Growth, Number, READINGS_NEEDED};
 use crate::leak::{self, Leak};
 use crate::recording;
@@ -44,11 +45,11 @@ type Place = (Stack, Arc<Activity>);
 /// The counts of earlier readings, by place.
 pub(crate) type Earlier = Growth<Place>;
 
-static EARLIER: Mutex<Earlier> = Mutex::new(Growth::new());
+static EARLIER: ForkLock<Earlier> = ForkLock::new(Order::EarlierLeaks.rank(), Growth::new());
 
-/// Blocks comparisons with earlier readings until the guard is dropped; forks use it, too.
-pub(crate) fn lock_earlier() -> MutexGuard<'static, Earlier> {
-    EARLIER.lock().unwrap_or_else(PoisonError::into_inner)
+/// Blocks comparisons with earlier readings until the guard is dropped.
+fn lock_earlier() -> ForkGuard<Earlier> {
+    EARLIER.lock()
 }
 
 impl Source for GoroutineLeak {

@@ -57,7 +57,6 @@ pub use snapshot::{Record, Snapshot, ValueType};
 
 #[cfg(feature = "preload")]
 use delta::difference;
-pub(crate) use goroutineleak::{Earlier, lock_earlier};
 use reading::{Reading, TextReading};
 pub(crate) use waiting::{Described, describe, leaf_of_creation, leaf_of_thread};
 

@@ -16,7 +16,8 @@ use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
-use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, fence};
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock, Table, join};
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use plimsoll_unwind::frame_pointers;
 use plimsoll_unwind::modules::ModuleList;
@@ -25,6 +26,7 @@ use plimsoll_unwind::unwind_tables::{self, Context, End, Walk};
 use plimsoll_unwind::walk_cache::{self, Beginning, Remembered, StackName, Trail, WalkMethod};
 
 use super::{DEEPEST, HIDDEN_FRAMES, unknown_code};
+use crate::fork::Order;
 use crate::interpreter::Buffers;
 use crate::{internal_scope, postmortem_file};
 
@@ -88,7 +90,7 @@ static REQUESTS: AtomicPtr<&'static [Slot]> = AtomicPtr::new(ptr::null_mut());
 static MODULES: AtomicPtr<ModuleList> = AtomicPtr::new(ptr::null_mut());
 
 /// The lists that were replaced but may still be read. The lock is held while lists are replaced.
-static RETIRED: Mutex<Vec<RetiredList>> = Mutex::new(Vec::new());
+static RETIRED: ForkLock<Vec<RetiredList>> = ForkLock::new(Order::ModuleLists.rank(), Vec::new());
 
 /// A list that was replaced: the address of a `ModuleList`, which may be freed when no slot names
 /// it.
@@ -116,6 +118,7 @@ pub(crate) fn events_with_cut_stack() -> u64 {
 /// tables. Later calls only apply `forced`. Not for hooks.
 pub(crate) fn prepare(forced: Option<Unwinder>) {
     let _own = internal_scope::scope();
+    join(&FORK);
     let mut retired = lock_lists();
     if POOL.load(Ordering::Acquire).is_null() {
         retired.reserve(64);
@@ -496,15 +499,15 @@ impl Slot {
     }
 }
 
-/// Blocks [`prepare`] and [`refresh_modules`] until the guard is dropped. For forks.
-pub(crate) fn lock_lists() -> std::sync::MutexGuard<'static, Vec<RetiredList>> {
-    RETIRED
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+/// Blocks [`prepare`] and [`refresh_modules`] until the guard is dropped.
+fn lock_lists() -> ForkGuard<Vec<RetiredList>> {
+    RETIRED.lock()
 }
 
+static FORK: Table = Table::new(Order::CaptureSlots.rank(), forget_vanished_threads);
+
 /// Frees the slots of threads that no longer exist, in the child of a fork.
-pub(crate) fn forget_vanished_threads() {
+fn forget_vanished_threads() {
     let survivor = plimsoll_sys::os::thread_pointer();
     for slot in pool() {
         let owner = slot.owner.load(Ordering::Relaxed);

@@ -14,9 +14,9 @@ mod unknown_code;
 #[cfg(feature = "preload")]
 pub(crate) use capture::cache_later;
 pub(crate) use capture::{
-    RetiredList, Slot, Unwinder, events_with_cut_stack, events_without_stack, find_interpreter,
-    forget_vanished_threads, lock_lists, observe_modules, prepare, refresh_modules,
-    slots_for_requests, slots_for_requests_made, with_stack, with_stack_of_event,
+    Slot, Unwinder, events_with_cut_stack, events_without_stack, find_interpreter, observe_modules,
+    prepare, refresh_modules, slots_for_requests, slots_for_requests_made, with_stack,
+    with_stack_of_event,
 };
 pub(crate) use heap_cycle::{CycleNumber, Stream};
 pub(crate) use plimsoll_unwind::registers::{Registers, Start};
@@ -26,7 +26,7 @@ pub(crate) use remote::{BlockedAt, StackReader};
 pub(crate) use table::Baseline;
 pub(crate) use table::{
     Bucket, CPU_TABLE, Change, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, LAYOUT as TABLE_LAYOUT,
-    Record, SMALLEST_BOUND as SMALLEST_TABLE_BYTES, TABLE,
+    Record, SMALLEST_BOUND as SMALLEST_TABLE_BYTES, TABLE, join_forks,
 };
 
 use plimsoll_sys::primitives::{AtomicUsize, Ordering};

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use plimsoll_sys::os::files;
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 use plimsoll_sys::os::{clock, cpus};
-use plimsoll_sys::primitives::{Mutex, MutexGuard};
 
+use crate::fork::Order;
 use crate::gc::{self, CpuClass, Figures};
 use crate::internal_scope;
 
@@ -64,7 +65,7 @@ pub fn cpu_stats() -> CpuStats {
     of(&sums)
 }
 
-static METER: Mutex<Meter> = Mutex::new(Meter::new());
+static METER: ForkLock<Meter> = ForkLock::new(Order::CpuMeter.rank(), Meter::new());
 
 /// The number of classes that collectors report: pauses, and each [`CpuClass`].
 const OWN: usize = 1 + CpuClass::COUNT;
@@ -86,10 +87,8 @@ pub(crate) struct Meter {
     idle: u64,
 }
 
-pub(crate) fn lock() -> MutexGuard<'static, Meter> {
-    METER
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+pub(crate) fn lock() -> ForkGuard<Meter> {
+    METER.lock()
 }
 
 /// Returns the statistics for the collectors' current sums.

@@ -15,20 +15,22 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::thread_end::Key;
 use plimsoll_sys::os::{self, clock};
-use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Mutex, Ordering};
+use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Ordering};
 
 use super::identity::{self, UNUSED_BIT};
 use super::slab::SLAB;
 use super::slot::Slot;
 use super::times;
 use super::watched::{Running, Watched};
+use crate::fork::Order;
 use crate::internal_thread;
 use crate::label::Labels;
 use crate::stack::{Bucket, Kind, TABLE};
@@ -148,11 +150,12 @@ pub(crate) struct Watcher {
     process: u32,
 }
 
-static WATCHER: Mutex<Option<Watcher>> = Mutex::new(None);
+static WATCHER: ForkLock<Option<Watcher>> =
+    ForkLock::with_reset(Order::LongPolls.rank(), None, |_| after_fork_in_child());
 
-/// Keeps the threshold unchanged, and the watcher idle, until the guard is dropped. For a fork.
-pub(crate) fn lock_watcher() -> MutexGuard<'static, Option<Watcher>> {
-    WATCHER.lock().unwrap_or_else(PoisonError::into_inner)
+/// Keeps the threshold unchanged, and the watcher idle, until the guard is dropped.
+fn lock_watcher() -> ForkGuard<Option<Watcher>> {
+    WATCHER.lock()
 }
 
 /// Sets the threshold in nanoseconds, 0 for none, and returns the previous one. In the child of a
@@ -253,7 +256,7 @@ fn see(place: &Watched, running: Running, threshold: u64) {
 
 /// Clears the table in the child of a fork. Only the calling thread exists there, under another ID,
 /// and no thread watches.
-pub(super) fn after_fork_in_child() {
+fn after_fork_in_child() {
     let own = match OWN.get() {
         Own::At(place) => std::ptr::from_ref(place),
         Own::Untaken | Own::Never => std::ptr::null(),

@@ -67,7 +67,6 @@ mod tracked;
 mod watched;
 
 use std::fmt;
-use std::sync::MutexGuard;
 
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 use snapshot::CUTS;
@@ -77,7 +76,7 @@ pub use executor::Executor;
 pub(crate) use identity::Description;
 #[cfg(feature = "tokio")]
 pub use join_set::JoinSet;
-pub(crate) use long_polls::{LongPolls, Watcher, lock_watcher, read as read_long_polls};
+pub(crate) use long_polls::{LongPolls, read as read_long_polls};
 pub(crate) use metrics::{States, states};
 pub use metrics::{TaskMetrics, metrics};
 pub use record::{TaskRecord, TaskState};
@@ -177,17 +176,6 @@ pub(crate) fn count() -> usize {
     (0..slab::SLAB.used())
         .filter(|&number| slab::SLAB.is_there(number) && slab::SLAB.slot(number).is_task())
         .count()
-}
-
-/// Keeps readers out until the guard is dropped. For a fork.
-pub(crate) fn lock_cut() -> MutexGuard<'static, ()> {
-    CUTS.lock()
-}
-
-/// Resets the state of other threads in the child of a fork, where they do not exist.
-pub(crate) fn after_fork_in_child() {
-    CUTS.after_fork_in_child();
-    long_polls::after_fork_in_child();
 }
 
 /// Sets whether to capture the stacks of tasks where they wait; returns the previous setting.

@@ -4,9 +4,10 @@ use super::slot::Slot;
 #[cfg(loom)]
 use model::Region;
 #[cfg(not(loom))]
+use plimsoll_sys::os::fork::SignalMutex;
 use plimsoll_sys::os::region::Region;
 use plimsoll_sys::os::thread_place;
-use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
 /// The maximum number of slots: tasks, and wakers other than their first.
 const MOST: usize = 1 << 26;
@@ -22,7 +23,7 @@ pub(super) struct Slab {
     used: AtomicU32,
     free: [List; LISTS],
     lost: AtomicU64,
-    opening: Mutex<()>,
+    opening: SignalMutex<()>,
 }
 
 /// The lower half is the first free slot, plus 1. The upper half changes with every change, so a
@@ -37,7 +38,7 @@ pub(super) static SLAB: Slab = Slab {
     used: AtomicU32::new(0),
     free: [const { List(AtomicU64::new(0)) }; LISTS],
     lost: AtomicU64::new(0),
-    opening: Mutex::new(()),
+    opening: SignalMutex::new(()),
 };
 
 #[cfg(loom)]
@@ -47,7 +48,7 @@ loom::lazy_static! {
         used: AtomicU32::new(0),
         free: [List(AtomicU64::new(0))],
         lost: AtomicU64::new(0),
-        opening: Mutex::new(()),
+        opening: SignalMutex::new(()),
     };
 }
 
@@ -101,10 +102,9 @@ impl Slab {
 
     #[cold]
     fn open(&self) -> bool {
-        let _alone = self
-            .opening
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        #[cfg(not(loom))]
+        plimsoll_sys::os::fork::join(&super::snapshot::FORK);
+        let _alone = self.opening.lock();
         let (most, least) = (MOST * size_of::<Slot>(), LEAST * size_of::<Slot>());
         self.region.base() != 0 || self.region.reserve(most, least)
     }

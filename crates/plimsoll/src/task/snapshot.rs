@@ -15,10 +15,11 @@
 //! change. The reader makes these operations visible in that order by a fence in all threads
 //! ([`membarrier`]), so no other thread needs one.
 
+use plimsoll_sys::os::fork::{Keeper, SignalGuard, SignalMutex};
+
+use crate::fork::Order;
 use plimsoll_sys::os::{membarrier, thread_place};
-use plimsoll_sys::primitives::{
-    AtomicU32, AtomicUsize, Backoff, Mutex, MutexGuard, Ordering, fence, light_barrier,
-};
+use plimsoll_sys::primitives::{AtomicU32, AtomicUsize, Backoff, Ordering, fence, light_barrier};
 
 use super::records::Records;
 use super::slab::SLAB;
@@ -33,7 +34,7 @@ pub(super) struct Cuts {
     records: Records,
     /// The number of threads that are adding records. Threads count themselves in different places.
     recording: [Place; PLACES],
-    reader: Mutex<()>,
+    reader: SignalMutex<()>,
 }
 
 #[repr(align(64))]
@@ -47,8 +48,16 @@ pub(super) static CUTS: Cuts = Cuts {
     open: AtomicU32::new(0),
     records: Records::new(),
     recording: [const { Place(AtomicUsize::new(0)) }; PLACES],
-    reader: Mutex::new(()),
+    reader: SignalMutex::new(()),
 };
+
+/// Keeps readers out of forks.
+#[cfg(not(loom))]
+pub(super) static FORK: Keeper<SignalGuard<'static, ()>> = Keeper::new(
+    Order::Tasks.rank(),
+    || CUTS.reader.lock(),
+    |_| CUTS.after_fork_in_child(),
+);
 
 #[cfg(loom)]
 loom::lazy_static! {
@@ -57,7 +66,7 @@ loom::lazy_static! {
         open: AtomicU32::new(0),
         records: Records::new(),
         recording: [Place(AtomicUsize::new(0))],
-        reader: Mutex::new(()),
+        reader: SignalMutex::new(()),
     };
 }
 
@@ -106,7 +115,7 @@ impl Cuts {
     /// Calls `visit` with each task that exists at one instant, in no order. Excludes other
     /// readers. Returns false, without any call, if out of memory.
     pub(super) fn read(&self, mut visit: impl FnMut(&Seen)) -> bool {
-        let _alone = self.lock();
+        let _alone = self.reader.lock();
         if !self.records.open(SLAB.used() as usize + SLACK) {
             return false;
         }
@@ -149,17 +158,10 @@ impl Cuts {
         true
     }
 
-    /// Keeps readers out until the guard is dropped. For a fork.
-    pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
-        self.reader
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     /// Resets the counts of recording threads in the child of a fork, where these threads do not
     /// exist.
     #[cfg(not(loom))]
-    pub(super) fn after_fork_in_child(&self) {
+    fn after_fork_in_child(&self) {
         for place in &self.recording {
             place.0.store(0, Ordering::Relaxed);
         }

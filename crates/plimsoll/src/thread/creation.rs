@@ -7,10 +7,12 @@
 use std::ffi::c_void;
 
 use plimsoll_sys::os;
+use plimsoll_sys::os::fork::{Table, join};
 use plimsoll_sys::os::thread_end::Key;
 use plimsoll_sys::os::wipe_on_fork::Forgotten;
 use plimsoll_sys::primitives::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use crate::fork::Order;
 use crate::internal_scope;
 use crate::label::Labels;
 use crate::stack::{self, Bucket, Kind, Start, TABLE};
@@ -71,7 +73,13 @@ static KEY: Key = Key::new();
 pub(crate) fn prepare() {
     KEY.prepare(ended);
     BIRTHS.prepare();
+    join(&FORK);
 }
+
+static FORK: Table = Table {
+    hold: before_fork,
+    ..Table::new(Order::Threads.rank(), after_fork_in_child)
+};
 
 unsafe extern "C" fn ended(birth: *mut c_void) {
     // SAFETY: `begin` has set the value to a `&'static Birth`.
@@ -189,7 +197,7 @@ fn own() -> Option<&'static Birth> {
 }
 
 /// Keeps the calling thread's entry for the child of a fork.
-pub(crate) fn before_fork() {
+fn before_fork() {
     if let Some(own) = own() {
         OF_FORKING.copy(own);
     }
@@ -197,7 +205,7 @@ pub(crate) fn before_fork() {
 
 /// Resets the table in the child of a fork, where only the calling thread remains, under another
 /// number.
-pub(crate) fn after_fork_in_child() {
+fn after_fork_in_child() {
     let own = own();
     if !BIRTHS.is_forgotten() {
         let known = |birth: &&Birth| birth.thread.load(Ordering::Relaxed) != 0;

@@ -57,19 +57,6 @@ pub(crate) fn enter() {
     }
 }
 
-/// Saves the state that the child of a fork needs.
-pub(crate) fn before_fork() {
-    creation::before_fork();
-}
-
-/// Resets the tables in the child of a fork.
-pub(crate) fn after_fork_in_child() {
-    os::after_fork_in_child();
-    creation::after_fork_in_child();
-    stacks::after_fork_in_child();
-    label::after_fork_in_child();
-}
-
 /// Reports whether the creation of every thread is seen.
 fn creations_are_seen() -> bool {
     #[cfg(feature = "interpose")]

@@ -11,6 +11,9 @@
 use std::ffi::c_void;
 use std::ops::Range;
 
+use plimsoll_sys::os::fork::{Table, join};
+
+use crate::fork::Order;
 use plimsoll_sys::os::thread_end::Key;
 use plimsoll_sys::os::{self, thread_stack};
 use plimsoll_sys::primitives::{AtomicI32, AtomicUsize, Ordering};
@@ -55,7 +58,10 @@ static KEY: Key = Key::new();
 pub(crate) fn prepare() {
     thread_stack::prepare();
     KEY.prepare(ended);
+    join(&FORK);
 }
+
+static FORK: Table = Table::new(Order::ThreadStacks.rank(), after_fork_in_child);
 
 unsafe extern "C" fn ended(place: *mut c_void) {
     // SAFETY: `enter` has set the value to a `&'static Place`.
@@ -171,7 +177,7 @@ pub(crate) fn bytes() -> usize {
 
 /// Resets the table in the child of a fork, where only the stacks of the calling thread and the
 /// main thread remain. The C library keeps the others for later threads.
-pub(crate) fn after_fork_in_child() {
+fn after_fork_in_child() {
     let own = own();
     for place in &STACKS[..USED.load(Ordering::Relaxed).min(PLACES)] {
         if std::ptr::eq(place, own) {

@@ -170,6 +170,169 @@ fn forks_with_per_thread_shards() {
     );
 }
 
+/// The number of forks that [`fork_in_a_handler`] has made.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// Forks. The child reads statistics, as the handler of a program that reports its end would.
+extern "C" fn fork_in_a_handler(_: i32) {
+    // SAFETY: the interrupted code is Plimsoll's, so it is not in the C library's allocator.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(60);
+            libc::_exit(if heap_stats().exact { 0 } else { 7 });
+        }
+        let mut status = -1;
+        libc::waitpid(child, &raw mut status, 0);
+        FORKS.fetch_add(u64::from(status == 0), Ordering::Relaxed);
+    }
+}
+
+/// Ends this process by `SIGKILL` after a minute: a thread that waits for itself takes no other signal.
+fn end_after_a_minute() {
+    // SAFETY: the arguments are valid, and zero is a valid value of these types.
+    unsafe {
+        let mut event: libc::sigevent = std::mem::zeroed();
+        event.sigev_notify = libc::SIGEV_SIGNAL;
+        event.sigev_signo = libc::SIGKILL;
+        let mut timer = std::mem::zeroed();
+        assert_eq!(
+            libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer),
+            0
+        );
+        let mut time: libc::itimerspec = std::mem::zeroed();
+        time.it_value.tv_sec = 60;
+        assert_eq!(
+            libc::timer_settime(timer, 0, &raw const time, std::ptr::null_mut()),
+            0
+        );
+    }
+}
+
+/// Lets a timer interrupt a thread that reads, until the handler has forked often.
+fn read_while_a_handler_forks() {
+    end_after_a_minute();
+    let heap = profile::lookup("heap").expect("built in");
+    let mut bytes = Vec::with_capacity(1 << 22);
+    let mut write = || {
+        bytes.clear();
+        heap.write_with(&mut bytes, Format::Pprof, Detail::Addresses)
+            .expect("memory can be written to");
+        assert!(bytes.capacity() == 1 << 22, "the program allocates nothing");
+    };
+    write();
+    let every = |microseconds| {
+        let time = libc::timeval {
+            tv_sec: 0,
+            tv_usec: microseconds,
+        };
+        let timer = libc::itimerval {
+            it_interval: time,
+            it_value: time,
+        };
+        // SAFETY: `timer` is valid for the call.
+        unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
+    };
+    // SAFETY: see the handler.
+    unsafe { libc::signal(libc::SIGALRM, fork_in_a_handler as *const () as usize) };
+    every(300);
+    while FORKS.load(Ordering::Relaxed) < 300 {
+        for _ in 0..100 {
+            black_box(heap_stats());
+        }
+        write();
+    }
+    every(0);
+    balanced();
+}
+
+#[test]
+fn a_signal_handler_forks_while_its_thread_reads() {
+    child::run(
+        "a_signal_handler_forks_while_its_thread_reads",
+        "",
+        read_while_a_handler_forks,
+    );
+}
+
+unsafe extern "C" {
+    fn vfork() -> libc::pid_t;
+}
+
+/// The size of the blocks that [`count_in_vfork_children`] allocates, of which the test harness has none.
+const OF_CHILDREN: usize = 3000;
+
+fn allocate_for_a_while(blocks: usize) {
+    for _ in 0..blocks {
+        drop(black_box(Vec::<u8>::with_capacity(OF_CHILDREN)));
+    }
+}
+
+/// Makes a child by `vfork` that allocates that many blocks.
+#[inline(never)]
+fn allocate_in_a_child(blocks: usize) {
+    // SAFETY: the child allocates, which this library allows, and ends. It does not return from this function.
+    let child = unsafe { vfork() };
+    if child == 0 {
+        allocate_for_a_while(blocks);
+        // SAFETY: has no preconditions.
+        unsafe { libc::_exit(0) };
+    }
+    assert!(child > 0, "vfork: {}", std::io::Error::last_os_error());
+    let mut status = -1;
+    // SAFETY: `child` is a child of this process, and `status` is valid for writes.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+}
+
+/// Compares the count of blocks with the number of them, which other threads allocate as well.
+fn count_in_vfork_children() {
+    const ROUNDS: usize = 60;
+    const BLOCKS: usize = 20_000;
+    let class = size_class::of(OF_CHILDREN).expect("a small size");
+    let mallocs = || {
+        let stats = heap_stats();
+        assert!(stats.exact);
+        stats.by_class[class].mallocs
+    };
+    let before = mallocs();
+    let stop = AtomicBool::new(false);
+    let others = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    allocate_for_a_while(1000);
+                    others.fetch_add(1000, Ordering::Relaxed);
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                black_box(heap_stats());
+            }
+        });
+        for _ in 0..ROUNDS {
+            allocate_in_a_child(BLOCKS);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let expected = (ROUNDS * BLOCKS) as u64 + others.load(Ordering::Relaxed);
+    assert_eq!(mallocs() - before, expected);
+    // The parent has its own counters again.
+    allocate_for_a_while(1000);
+    assert_eq!(mallocs() - before, expected + 1000);
+}
+
+#[test]
+fn no_count_of_a_vfork_child_is_lost() {
+    child::run(
+        "no_count_of_a_vfork_child_is_lost",
+        "",
+        count_in_vfork_children,
+    );
+}
+
 /// A program that exits while it is being read. With the variable set, this test is that program.
 #[test]
 fn exits_while_snapshots_run() {

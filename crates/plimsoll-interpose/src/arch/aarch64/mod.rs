@@ -16,6 +16,7 @@ pub(crate) mod syscall;
     allow(dead_code, reason = "no sanitizer supports static programs")
 )]
 pub(crate) mod threads;
+pub(crate) mod vfork;
 
 /// Returns the thread pointer: never 0, and different in all threads that live.
 #[cfg(all(interposes_functions, feature = "pthread"))]

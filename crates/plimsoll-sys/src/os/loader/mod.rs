@@ -36,7 +36,6 @@ mod kept;
 mod kept;
 
 use std::ffi::{CStr, c_void};
-use std::sync::MutexGuard;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use elf::{
@@ -46,9 +45,9 @@ pub(crate) use elf::{
 pub use exported::Exported;
 pub use kept::keep_this_library;
 
-use crate::primitives::Mutex;
+use crate::os::fork::{ForkGuard, ForkLock, Rank};
 
-static ASKING: Mutex<()> = Mutex::new(());
+static ASKING: ForkLock<()> = ForkLock::new(Rank::LOADER, ());
 
 /// A loaded object: the program or a library.
 pub struct Object<'a> {
@@ -165,10 +164,8 @@ pub fn function(name: &CStr) -> *mut c_void {
 
 /// Keeps Plimsoll's threads from calling the loader until the guard is dropped. Used around forks.
 #[inline]
-pub fn lock() -> MutexGuard<'static, ()> {
-    ASKING
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+pub fn lock() -> ForkGuard<()> {
+    ASKING.lock()
 }
 
 #[cfg(test)]

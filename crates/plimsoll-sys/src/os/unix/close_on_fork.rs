@@ -6,6 +6,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
+use crate::os::fork::{Rank, Table, join};
 use crate::primitives::{AtomicI32, AtomicU64, Ordering};
 
 struct Entry {
@@ -32,6 +33,7 @@ pub fn register(socket: BorrowedFd<'_>) {
     let Some(inode) = inode(descriptor) else {
         return;
     };
+    join(&FORK);
     for entry in &ENTRIES {
         let known = entry.descriptor.load(Ordering::Acquire);
         if known == TAKEN || (known != 0 && entry.is_valid(known - 1)) {
@@ -49,8 +51,10 @@ pub fn register(socket: BorrowedFd<'_>) {
     }
 }
 
+static FORK: Table = Table::new(Rank::TABLES, after_fork_in_child);
+
 /// Closes the registered sockets. Called in the child of a fork.
-pub fn after_fork_in_child() {
+fn after_fork_in_child() {
     for entry in &ENTRIES {
         let known = entry.descriptor.swap(0, Ordering::Acquire);
         if known > 0 && entry.is_valid(known - 1) {

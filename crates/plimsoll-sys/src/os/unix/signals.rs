@@ -1,5 +1,6 @@
 //! Signals of the calling thread.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
@@ -18,36 +19,64 @@ const OF_INSTRUCTIONS: [i32; 7] = [
 /// earlier is delivered then. Where a system call filter forbids to block signals, they stay as they are.
 #[derive(Debug)]
 pub struct BlockedSignals {
-    /// `None` if they are not blocked.
-    before: Option<libc::sigset_t>,
+    /// Whether this is one of the thread's [`Blocks`].
+    is_counted: bool,
     _of_this_thread: PhantomData<*mut ()>,
+}
+
+/// What a thread has blocked.
+struct Blocks {
+    /// The number of values that exist.
+    count: Cell<u32>,
+    /// The signals that were blocked before the first of them.
+    before: Cell<MaybeUninit<libc::sigset_t>>,
+}
+
+thread_local! {
+    static BLOCKS: Blocks = const {
+        Blocks {
+            count: Cell::new(0),
+            before: Cell::new(MaybeUninit::uninit()),
+        }
+    };
 }
 
 impl BlockedSignals {
     /// Blocks all signals but those that the thread's own instructions cause. For code that a signal handler must
-    /// not interrupt: a handler may fork, and a fork waits for locks that its own thread may hold.
+    /// not interrupt: a handler may fork, and a fork waits for locks that its own thread may hold. Only the first
+    /// of several values makes a system call, and the last that is dropped.
     pub fn new() -> Self {
-        if !may_block() {
-            return Self {
-                before: None,
-                _of_this_thread: PhantomData,
-            };
-        }
-        let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: the first call initializes the set, and the others use it. Zero is a valid set.
-        unsafe {
-            libc::sigfillset(blocked.as_mut_ptr());
-            for signal in OF_INSTRUCTIONS {
-                libc::sigdelset(blocked.as_mut_ptr(), signal);
+        let is_counted = BLOCKS.with(|blocks| {
+            let count = blocks.count.get();
+            if count == 0 {
+                if !may_block() {
+                    return false;
+                }
+                blocks.before.set(block());
             }
-            libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), before.as_mut_ptr());
-            Self {
-                before: Some(before.assume_init()),
-                _of_this_thread: PhantomData,
-            }
+            blocks.count.set(count + 1);
+            true
+        });
+        Self {
+            is_counted,
+            _of_this_thread: PhantomData,
         }
     }
+}
+
+/// Blocks signals, and returns those that were blocked before.
+fn block() -> MaybeUninit<libc::sigset_t> {
+    let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the first call initializes the set, and the others use it.
+    unsafe {
+        libc::sigfillset(blocked.as_mut_ptr());
+        for signal in OF_INSTRUCTIONS {
+            libc::sigdelset(blocked.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), before.as_mut_ptr());
+    }
+    before
 }
 
 #[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
@@ -68,13 +97,20 @@ impl Default for BlockedSignals {
 
 impl Drop for BlockedSignals {
     fn drop(&mut self) {
-        let Some(before) = self.before.filter(|_| may_block()) else {
+        if !self.is_counted {
             return;
-        };
-        // SAFETY: `before` is the set that the system wrote.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         }
+        BLOCKS.with(|blocks| {
+            let count = blocks.count.get() - 1;
+            blocks.count.set(count);
+            if count == 0 && may_block() {
+                let before = blocks.before.get();
+                // SAFETY: `block` has filled the set.
+                unsafe {
+                    libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+                }
+            }
+        });
     }
 }
 
@@ -98,9 +134,10 @@ mod tests {
             let outer = BlockedSignals::new();
             let inner = BlockedSignals::new();
             libc::raise(libc::SIGWINCH);
-            drop(inner);
-            assert_eq!(received(), 0);
+            // In any order.
             drop(outer);
+            assert_eq!(received(), 0);
+            drop(inner);
             assert_eq!(received(), 1);
             libc::raise(libc::SIGWINCH);
         }

@@ -22,7 +22,7 @@ use crate::label;
 use crate::stack::{self, Bucket, Kind, Registers, Start, TABLE};
 
 /// Registers the hook, which records all later mappings. For hooks.
-pub(crate) fn start() {
+pub(super) fn start() {
     mappings::set_hook(called);
 }
 

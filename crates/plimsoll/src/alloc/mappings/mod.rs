@@ -15,13 +15,21 @@ mod table;
 use std::ops::Range;
 
 use plimsoll_sys::hash::HashMap;
+use plimsoll_sys::os::fork::{Table, join};
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 use table::Mappings;
 
+use crate::fork::Order;
 use crate::postmortem_file;
 use crate::stack::{Bucket, Kind, Record, TABLE};
 
-pub(crate) use hooks::start;
+/// Records mappings from now on. Not for hooks.
+pub(crate) fn start() {
+    join(&FORK);
+    hooks::start();
+}
+
+static FORK: Table = Table::new(Order::Mappings.rank(), || MAPPINGS.after_fork_in_child());
 
 /// The cells of a bucket of [`Kind::Mapping`].
 pub(crate) mod cell {

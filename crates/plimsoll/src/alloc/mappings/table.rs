@@ -261,11 +261,44 @@ impl Mappings {
             let ended = self.splits_ended.load(Ordering::SeqCst);
             let mut own = 0;
             self.each_used(|at| own += u64::from(self.cut_one(at, range, &mut did)));
-            if self.splits_begun.load(Ordering::SeqCst) == ended + own {
+            // Fewer only in the child of a fork inside a split.
+            if self.splits_begun.load(Ordering::SeqCst) <= ended + own {
                 return;
             }
             std::hint::spin_loop();
         }
+    }
+
+    /// Forgets changes that were under way, in the child of a fork, which does not have the threads that made them.
+    /// What they were recording is lost.
+    pub(super) fn after_fork_in_child(&self) {
+        let begun = self.splits_begun.load(Ordering::Relaxed);
+        let used = self
+            .used
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed).count_ones() as usize);
+        if begun == self.splits_ended.load(Ordering::Relaxed)
+            && used.sum::<usize>() == self.taken.load(Ordering::Relaxed)
+        {
+            return;
+        }
+        let mut taken = 0;
+        for (at, place) in self.places.iter().enumerate() {
+            let word = Word(place.word.load(Ordering::Relaxed));
+            if word.range().is_some() {
+                taken += 1;
+                continue;
+            }
+            let bit: u64 = 1 << (at % WORD_BITS);
+            let used = &self.used[at / WORD_BITS];
+            used.store(used.load(Ordering::Relaxed) & !bit, Ordering::Relaxed);
+            // A page that is only read is not copied.
+            if word != Word::EMPTY {
+                place.word.store(Word::EMPTY.0, Ordering::Relaxed);
+            }
+        }
+        self.taken.store(taken, Ordering::Relaxed);
+        self.splits_ended.store(begun, Ordering::Relaxed);
     }
 
     /// Cuts a range out of the record at a place. Returns whether it split the record in two.

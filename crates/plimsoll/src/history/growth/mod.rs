@@ -30,13 +30,14 @@ mod sites;
 mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use plimsoll_postmortem::layout::history::growth as layout;
 use plimsoll_sys::os::clock;
-use plimsoll_sys::primitives::Mutex;
+use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 
+use crate::fork::Order;
 use crate::stats::heap_stats;
 use crate::{internal_scope, internal_thread, memory_limit, overhead, sampler};
 use sites::{Judged, Sites};
@@ -148,10 +149,13 @@ pub(crate) struct Thresholds {
 }
 
 /// Never locked while a callback runs.
-static THRESHOLDS: Mutex<Thresholds> = Mutex::new(Thresholds {
-    registered: Vec::new(),
-    numbers: 0,
-});
+static THRESHOLDS: ForkLock<Thresholds> = ForkLock::new(
+    Order::GrowthThresholds.rank(),
+    Thresholds {
+        registered: Vec::new(),
+        numbers: 0,
+    },
+);
 
 /// A registered callback, until this is dropped.
 #[derive(Debug)]
@@ -392,9 +396,9 @@ impl Drop for GrowthThreshold {
     }
 }
 
-/// Keeps the callbacks unchanged until the guard is dropped. For a fork, too.
-pub(crate) fn lock_thresholds() -> MutexGuard<'static, Thresholds> {
-    THRESHOLDS.lock().unwrap_or_else(PoisonError::into_inner)
+/// Keeps the callbacks unchanged until the guard is dropped.
+pub(crate) fn lock_thresholds() -> ForkGuard<Thresholds> {
+    THRESHOLDS.lock()
 }
 
 /// Calls the callbacks whose thresholds are crossed, on a thread of their own.

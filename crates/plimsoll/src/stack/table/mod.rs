@@ -33,17 +33,17 @@ mod readings;
 mod tests;
 
 use entries::{first_entry, heads};
+use plimsoll_sys::os::fork::{Keeper, SignalGuard, SignalMutex, join};
 use plimsoll_sys::os::region::{COMMIT_STEP, Part, Region};
 #[cfg(feature = "preload")]
 use plimsoll_sys::primitives::AtomicPtr;
-use plimsoll_sys::primitives::{
-    AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, compiler_fence,
-};
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use plimsoll_unwind::walk_cache::StackName;
 
 use super::epochs::Cuts;
 use super::heap_cycle::{CycleNumber, SLOTS, Stream};
 use super::peak::{InUse, Peak};
+use crate::fork::Order;
 use crate::label::Labels;
 #[cfg(feature = "preload")]
 pub(crate) use baseline::Baseline;
@@ -110,7 +110,7 @@ pub(crate) struct Table {
     /// Events that were lost because there was no table.
     lost: AtomicU64,
     cuts: Cuts,
-    reader: Mutex<()>,
+    reader: SignalMutex<()>,
     /// The counts that readings omit; null for none.
     #[cfg(feature = "preload")]
     baseline: AtomicPtr<Baseline>,
@@ -196,6 +196,22 @@ impl BucketEntry {
     }
 }
 
+/// Keeps readers out of forks, from the next one on. Not for hooks.
+pub(crate) fn join_forks() {
+    static EVENTS: Keeper<SignalGuard<'static, ()>> = Keeper::new(
+        Order::Stacks.rank(),
+        || TABLE.lock_readers(),
+        |_| TABLE.discard_writers(),
+    );
+    static CPU: Keeper<SignalGuard<'static, ()>> = Keeper::new(
+        Order::CpuStacks.rank(),
+        || CPU_TABLE.lock_readers(),
+        |_| CPU_TABLE.discard_writers(),
+    );
+    join(&EVENTS);
+    join(&CPU);
+}
+
 impl Table {
     pub(crate) const fn new() -> Self {
         Self {
@@ -203,7 +219,7 @@ impl Table {
             heads: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
             cuts: Cuts::new(),
-            reader: Mutex::new(()),
+            reader: SignalMutex::new(()),
             #[cfg(feature = "preload")]
             baseline: AtomicPtr::new(std::ptr::null_mut()),
             #[cfg(feature = "preload")]

@@ -1,6 +1,7 @@
 //! Readings of a table, which fold new counts into the totals and show these.
 
-use plimsoll_sys::primitives::{MutexGuard, Ordering, compiler_fence};
+use plimsoll_sys::os::fork::SignalGuard;
+use plimsoll_sys::primitives::{Ordering, compiler_fence};
 
 use super::{BucketEntry, CELLS, Head, Kind, Table};
 use crate::label::Labels;
@@ -169,20 +170,16 @@ impl Table {
     }
 
     /// Locks out readers, if slots are ready to be folded and no reader is active.
-    fn lock_to_fold(&self) -> Option<(MutexGuard<'_, ()>, &'static Head)> {
+    fn lock_to_fold(&self) -> Option<(SignalGuard<'_, ()>, &'static Head)> {
         let head = self.head()?;
         if !self.cuts.heap.state().is_pending() {
             return None;
         }
-        match self.reader.try_lock() {
-            Ok(alone) => Some((alone, head)),
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some((poisoned.into_inner(), head)),
-            Err(std::sync::TryLockError::WouldBlock) => None,
-        }
+        Some((self.reader.try_lock()?, head))
     }
 
     /// Folds the complete slots of all buckets.
-    fn fold(&self, _alone: &MutexGuard<'_, ()>, head: &'static Head, complete: Complete) {
+    fn fold(&self, _alone: &SignalGuard<'_, ()>, head: &'static Head, complete: Complete) {
         self.for_each(head, |name, entry, _| {
             if entry.kind == Kind::Heap as u8 {
                 for &slot in complete.heap {
@@ -195,7 +192,7 @@ impl Table {
     }
 
     /// Folds these slots of the buckets of the heap profile.
-    fn fold_heap(&self, _alone: &MutexGuard<'_, ()>, head: &'static Head, slots: &[usize]) {
+    fn fold_heap(&self, _alone: &SignalGuard<'_, ()>, head: &'static Head, slots: &[usize]) {
         self.for_each(head, |name, entry, _| {
             if entry.kind == Kind::Heap as u8 {
                 for &slot in slots {
@@ -248,9 +245,7 @@ impl Table {
     }
 
     /// Locks out readers until the guard is dropped.
-    pub(crate) fn lock_readers(&self) -> MutexGuard<'_, ()> {
-        self.reader
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    pub(crate) fn lock_readers(&self) -> SignalGuard<'_, ()> {
+        self.reader.lock()
     }
 }

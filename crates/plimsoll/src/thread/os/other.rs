@@ -109,6 +109,3 @@ pub(in super::super) fn read(
 
 /// Adds no waiting times.
 pub(in super::super) fn add_times(_: &mut [Thread]) {}
-
-/// Does nothing.
-pub(in super::super) fn after_fork_in_child() {}

@@ -181,3 +181,34 @@ fn threads_that_map_and_cut_leave_nothing_and_lose_nothing() {
         assert_eq!(all(mappings), [], "{round}");
     }
 }
+
+/// The state that a fork finds while another thread is in the middle of a split: of `140..150` out of `100..200`.
+fn in_a_split(mappings: &Mappings) {
+    assert!(mappings.insert(&pages(100..200), note(7)));
+    assert!(mappings.insert(&pages(300..301), note(8)));
+    let at = mappings.place_of(100 * PAGE).unwrap();
+    mappings.splits_begun.fetch_add(1, Ordering::SeqCst);
+    assert!(mappings.replace(at, Word::of(&pages(100..200)).0, Word::of(&pages(100..140))));
+    mappings.taken.fetch_add(1, Ordering::Relaxed);
+    let free = (0..PLACES)
+        .find(|&at| Word(mappings.places[at].word.load(Ordering::Relaxed)) == Word::EMPTY);
+    assert!(mappings.replace(free.unwrap(), Word::EMPTY.0, Word::CLAIMED));
+}
+
+#[test]
+fn a_fork_in_a_split_leaves_a_table_in_which_looks_end_and_all_places_are_free() {
+    static MAPPINGS: Mappings = Mappings::new();
+    let mappings = &MAPPINGS;
+    in_a_split(mappings);
+    mappings.after_fork_in_child();
+    let [begun, ended] =
+        [&mappings.splits_begun, &mappings.splits_ended].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(begun, ended);
+    assert_eq!(all(mappings), [(100..140, 7), (300..301, 8)]);
+    assert_eq!(mappings.taken.load(Ordering::Relaxed), 2);
+    let is_claimed = |place: &Place| Word(place.word.load(Ordering::Relaxed)) == Word::CLAIMED;
+    assert!(!mappings.places.iter().any(is_claimed));
+    cut(mappings, 0..1000);
+    assert_eq!(all(mappings), []);
+    assert_eq!(mappings.taken.load(Ordering::Relaxed), 0);
+}

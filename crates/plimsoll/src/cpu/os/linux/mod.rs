@@ -81,7 +81,6 @@ pub(in super::super) fn stop() {
 /// Replaces the timers in the child of a fork, which inherits none, by one for its only thread.
 pub(in super::super) fn after_fork_in_child() {
     RECORDING.fetch_add(1, Ordering::SeqCst);
-    watch::after_fork_in_child();
     handler::after_fork_in_child();
     timers::after_fork_in_child();
 }

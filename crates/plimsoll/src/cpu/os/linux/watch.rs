@@ -4,17 +4,19 @@
 //! not seen. It also counts the CPU time of threads that block the signal, whose samples would be
 //! missing.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_sys::hash::{HashMap, HashSet};
 use plimsoll_sys::os::clock;
 use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::fork::ForkLock;
 use plimsoll_sys::os::task_file::TaskDirectory;
-use plimsoll_sys::primitives::{Mutex, Ordering};
+use plimsoll_sys::primitives::Ordering;
 
 use super::super::super::{Missing, PAGES_AHEAD};
 use super::{RECORDING, handler, timers};
+use crate::fork::Order;
 use crate::label::{self, Labels};
 use crate::stack::CPU_TABLE;
 use crate::{internal_thread, overhead, thread, wakeup};
@@ -30,7 +32,11 @@ const REST: u32 = 200;
 const LAG: u64 = 20;
 
 /// Wakes the thread of the current recording.
-static BELL: Mutex<Option<Arc<Bell>>> = Mutex::new(None);
+static BELL: ForkLock<Option<Arc<Bell>>> =
+    ForkLock::with_reset(Order::CpuWatch.rank(), None, |bell| {
+        // The child does not have the thread.
+        drop(bell.take());
+    });
 
 /// Whether the process may have threads of Plimsoll. A program into which a library is preloaded
 /// has none as long as it has one thread.
@@ -40,7 +46,7 @@ fn may_have_threads() -> bool {
 
 /// Starts the thread, if there is none. Without it, timers are made by the threads themselves only.
 pub(super) fn start(recording: u64) {
-    let mut running = BELL.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut running = BELL.lock();
     if running.is_some() || !may_have_threads() {
         return;
     }
@@ -54,15 +60,9 @@ pub(super) fn start(recording: u64) {
 
 /// Ends the thread.
 pub(super) fn stop() {
-    if let Some(bell) = BELL.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(bell) = BELL.lock().take() {
         bell.ring();
     }
-}
-
-/// Forgets the thread in the child of a fork, which does not have it.
-pub(super) fn after_fork_in_child() {
-    // The lock is held under the lock of the users only, which the forking thread has.
-    drop(BELL.lock().unwrap_or_else(PoisonError::into_inner).take());
 }
 
 fn watch(recording: u64, bell: &Bell) {

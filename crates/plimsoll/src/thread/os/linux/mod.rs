@@ -22,7 +22,6 @@ use status::Status;
 
 pub(crate) use requests::INTERRUPTIONS;
 
-pub(in super::super) use requests::after_fork_in_child;
 pub(in super::super) use times::add as add_times;
 
 /// Requests the signal that interrupts running threads.

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_sys::arch::call_on_stack;
 use plimsoll_sys::os::clock;
+use plimsoll_sys::os::fork::{Table, join};
 use plimsoll_sys::os::handler_stacks::HandlerStacks;
 use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::realtime_signal::RealtimeSignal;
@@ -26,6 +27,7 @@ use plimsoll_sys::os::task_file::TaskDirectory;
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
 use super::status::Status;
+use crate::fork::Order;
 use crate::histogram::TimeCounts;
 use crate::label::Labels;
 use crate::stack::{self, End, Registers, Slot, Walk};
@@ -77,8 +79,10 @@ const MARK: u64 = 0x504c << 48;
 /// The bits of the generation in a signal's value, above the number of the request.
 const CARRIED: u64 = (1 << 40) - 1;
 
+static FORK: Table = Table::new(Order::Requests.rank(), after_fork_in_child);
+
 /// Frees all requests in the child of a fork.
-pub(in crate::thread) fn after_fork_in_child() {
+fn after_fork_in_child() {
     for request in &REQUESTS {
         let phase = request.phase.load(Ordering::Relaxed);
         // A read does not copy an untouched page.
@@ -102,6 +106,7 @@ pub(super) fn interrupt(
     if threads.is_empty() {
         return found;
     }
+    join(&FORK);
     let signal = SIGNAL.ready(interrupted);
     for batch in threads.chunks(BATCH) {
         let asked = batch.iter().map(|&id| {

@@ -13,11 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use plimsoll_sys::os::fork::ForkLock;
 use plimsoll_sys::os::syscall::call3;
 use plimsoll_sys::os::task_file::TaskDirectory;
 use plimsoll_sys::os::{self, clock};
-use plimsoll_sys::primitives::Mutex;
 
+use crate::fork::Order;
 use crate::thread::{State, Thread};
 use crate::{internal_scope, internal_thread};
 
@@ -60,16 +61,14 @@ struct Moved {
 }
 
 /// The threads of the last reading whose last run was unknown.
-static MOVED: Mutex<BTreeMap<i32, Moved>> = Mutex::new(BTreeMap::new());
+static MOVED: ForkLock<BTreeMap<i32, Moved>> =
+    ForkLock::new(Order::ThreadTimes.rank(), BTreeMap::new());
 
 /// Returns the times since the first readings that found the threads in the same sleep, for threads
-/// whose last run is unknown. Empty if another thread does the same at this moment.
+/// whose last run is unknown.
 fn since_first_reading(last: &BTreeMap<i32, Run>) -> BTreeMap<i32, Duration> {
     let _own = internal_scope::scope();
-    // Not waited for: the child of a fork may find it locked for ever.
-    let Ok(mut moved) = MOVED.try_lock() else {
-        return BTreeMap::new();
-    };
+    let mut moved = MOVED.lock();
     let unknown = last.iter().filter(|(_, run)| run.end.is_zero());
     let unknown: BTreeMap<i32, u64> = unknown.map(|(id, run)| (*id, run.switches)).collect();
     moved.retain(|id, moved| unknown.get(id) == Some(&moved.switches));

@@ -1,0 +1,125 @@
+use super::*;
+use std::cell::RefCell;
+
+thread_local! {
+    /// What members have done in forks of this thread, in order. Other tests fork as well.
+    static DONE: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+}
+
+fn did(what: &'static str) {
+    DONE.with_borrow_mut(|done| done.push(what));
+}
+
+/// A member of the highest rank, so that the locks of this test binary do not lie between.
+struct Recorded;
+
+impl Member for Recorded {
+    fn rank(&self) -> Rank {
+        Rank(59)
+    }
+
+    fn prepare(&self) {
+        did("prepare");
+    }
+
+    fn hold(&self) {
+        did("hold");
+    }
+
+    fn release(&self) {
+        did("release");
+    }
+
+    fn reset(&self) {
+        did("reset");
+    }
+
+    fn resume(&self) {
+        did("resume");
+    }
+}
+
+static LATER: Table = Table {
+    hold: || did("hold later"),
+    release: || did("release later"),
+    ..Table::new(Rank(60), || did("reset later"))
+};
+
+static COUNT: ForkLock<u32> = ForkLock::with_reset(Rank(58), 1, |count| *count += 1);
+
+/// Runs `child` in a child of a fork, and returns whether it returned true. The child ends after a minute at the
+/// latest.
+fn in_child(child: fn() -> bool) -> bool {
+    // SAFETY: the child calls only what a fork leaves whole.
+    unsafe {
+        let pid = libc::fork();
+        if pid == 0 {
+            libc::alarm(60);
+            libc::_exit(i32::from(!child()));
+        }
+        let mut status = -1;
+        libc::waitpid(pid, &raw mut status, 0);
+        status == 0
+    }
+}
+
+#[test]
+fn members_take_part_in_the_order_of_their_ranks() {
+    join(&LATER);
+    join(&Recorded);
+    join(&Recorded);
+    *COUNT.lock() += 1;
+    DONE.with_borrow_mut(Vec::clear);
+    let is_right = in_child(|| {
+        DONE.take()
+            == [
+                "prepare",
+                "hold",
+                "hold later",
+                "reset later",
+                "release later",
+                "reset",
+                "release",
+                "resume",
+            ]
+            && *COUNT.lock() == 3
+    });
+    assert!(is_right);
+    let in_parent = ["prepare", "hold", "hold later", "release later", "release"];
+    assert_eq!(DONE.take(), in_parent);
+    assert_eq!(*COUNT.lock(), 2);
+}
+
+#[test]
+fn a_child_finds_a_lock_free_that_another_thread_takes_all_the_time() {
+    static BUSY: ForkLock<(u64, u64)> = ForkLock::new(Rank(57), (0, 0));
+    static ENOUGH: crate::primitives::AtomicBool = crate::primitives::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ENOUGH.load(crate::primitives::Ordering::Relaxed) {
+                let mut both = BUSY.lock();
+                both.0 += 1;
+                std::hint::black_box(&mut both);
+                both.1 += 1;
+            }
+        });
+        let are_right = (0..200).all(|_| {
+            in_child(|| {
+                let both = BUSY.lock();
+                both.0 == both.1
+            })
+        });
+        ENOUGH.store(true, crate::primitives::Ordering::Relaxed);
+        assert!(are_right);
+    });
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "a lock of rank 55 is taken under one of rank 56")]
+fn a_lock_of_lower_rank_is_refused() {
+    static HIGH: ForkLock<()> = ForkLock::new(Rank(56), ());
+    static LOW: ForkLock<()> = ForkLock::new(Rank(55), ());
+    let _high = HIGH.lock();
+    let _low = LOW.lock();
+}
