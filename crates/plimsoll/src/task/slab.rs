@@ -3,8 +3,8 @@
 use super::slot::Slot;
 #[cfg(loom)]
 use model::Region;
-#[cfg(not(loom))]
 use plimsoll_sys::os::fork::SignalMutex;
+#[cfg(not(loom))]
 use plimsoll_sys::os::region::Region;
 use plimsoll_sys::os::thread_place;
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};

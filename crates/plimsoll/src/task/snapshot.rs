@@ -15,8 +15,11 @@
 //! change. The reader makes these operations visible in that order by a fence in all threads
 //! ([`membarrier`]), so no other thread needs one.
 
-use plimsoll_sys::os::fork::{Keeper, SignalGuard, SignalMutex};
+use plimsoll_sys::os::fork::SignalMutex;
+#[cfg(not(loom))]
+use plimsoll_sys::os::fork::{Keeper, SignalGuard};
 
+#[cfg(not(loom))]
 use crate::fork::Order;
 use plimsoll_sys::os::{membarrier, thread_place};
 use plimsoll_sys::primitives::{AtomicU32, AtomicUsize, Backoff, Ordering, fence, light_barrier};
