@@ -11,14 +11,14 @@
 //! | `PLIMSOLL_RUN_FILTERS` | the number of system call filters of the command |
 //!
 //! A process with elevated privileges (setuid, setgid, file capabilities) ignores all of them, and so does one with a
-//! system call filter that the command does not have.
+//! system call filter that the command does not have, or with pages of a size that is not supported.
 
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use plimsoll::preload;
-use plimsoll_sys::os::filter;
+use plimsoll_sys::os::{filter, region::is_page_size_supported};
 
 use crate::{ending, execution, relocation, signals};
 
@@ -41,7 +41,7 @@ static AT_START: extern "C" fn() = at_start;
 extern "C" fn at_start() {
     relocation::keep();
     preload::open();
-    if !preload::may_obey_environment() || filter::is_restricted() {
+    if !preload::may_obey_environment() || filter::is_restricted() || !is_page_size_supported() {
         return leave_no_trace();
     }
     let children = variable(OURS[2]).is_some();

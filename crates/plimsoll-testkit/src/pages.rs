@@ -22,7 +22,9 @@ pub fn resident() -> u64 {
         .split(' ')
         .nth(1)
         .expect("the second field is the resident size");
-    pages.parse::<u64>().expect("a number") * 4096
+    // SAFETY: `sysconf` has no preconditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+    pages.parse::<u64>().expect("a number") * page
 }
 
 /// Allocates and frees blocks of all sizes until `stop`; returns the number of rounds.

@@ -13,7 +13,7 @@ use dlmalloc::Dlmalloc;
 
 use plimsoll_sys::os::clock;
 use plimsoll_sys::os::fork::{Table, join};
-use plimsoll_sys::os::region::{self, PAGE, Region};
+use plimsoll_sys::os::region::{self, Region};
 use plimsoll_sys::primitives::{AtomicBool, AtomicUsize, Backoff, Ordering, observed};
 
 use crate::fork::Order;
@@ -270,7 +270,7 @@ unsafe impl dlmalloc::Allocator for Pages {
     }
 
     fn page_size(&self) -> usize {
-        PAGE
+        region::page_size()
     }
 }
 

@@ -22,6 +22,7 @@ mod many;
 mod mappings;
 mod maximum;
 mod memory;
+mod pages;
 #[path = "../port/mod.rs"]
 mod port;
 mod probes;

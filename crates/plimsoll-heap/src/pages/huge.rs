@@ -145,9 +145,25 @@ fn bit_of(page: u32) -> (usize, u64) {
     (place / 64, 1 << (place % 64))
 }
 
+/// Returns the part of a run that consists of whole pages of the system, each of which may be several of the heap's:
+/// the system releases no parts. The part is empty if its start is not below its end.
+pub(super) fn whole_system_pages(start: u32, end: u32, system_page: usize) -> (u32, u32) {
+    let pages = (system_page / PAGE).max(1) as u32;
+    (start.next_multiple_of(pages), end / pages * pages)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_whole_pages_of_the_system_are_released() {
+        assert_eq!(whole_system_pages(3, 7, 4 << 10), (3, 7));
+        assert_eq!(whole_system_pages(3, 7, 16 << 10), (4, 6));
+        assert_eq!(whole_system_pages(3, 17, 64 << 10), (8, 16));
+        let (start, end) = whole_system_pages(3, 7, 64 << 10);
+        assert!(start >= end);
+    }
 
     fn wanted(start: u32, end: u32, in_use: u64) -> Wanted {
         Wanted {

@@ -378,7 +378,8 @@ impl PageHeap {
             let (start, stop) = owner
                 .huge
                 .releasable((first, end), left, |change| self.apply(change));
-            if start == stop {
+            let (start, stop) = huge::whole_system_pages(start, stop, region::page_size());
+            if start >= stop {
                 return;
             }
             let kept = [(first, start, Use::Idle), (stop, end, Use::Idle)];

@@ -9,7 +9,10 @@ use std::ops::Range;
 use super::pages;
 use crate::primitives::{AtomicBool, AtomicUsize, Ordering};
 
-pub use super::pages::{PAGE, allow_huge, discard, forbid_huge, unmap, within_address_space_limit};
+pub use super::pages::{
+    PAGE, allow_huge, discard, forbid_huge, is_page_size_supported, page_size, unmap,
+    within_address_space_limit,
+};
 
 /// The granularity of committing, in bytes.
 pub const COMMIT_STEP: usize = 256 * 1024;
@@ -55,13 +58,13 @@ impl Region {
     /// system refuses. Only one thread may call this, until it succeeds. Returns `false` on
     /// failure.
     pub fn reserve(&self, length: usize, least: usize) -> bool {
-        let mut length = within_address_space_limit(length).next_multiple_of(PAGE);
+        let mut length = within_address_space_limit(length).next_multiple_of(page_size());
         while length >= least {
             if let Some(base) = pages::reserve(length, 0) {
                 self.adopt(base, length);
                 return true;
             }
-            length = (length / 2).next_multiple_of(PAGE);
+            length = (length / 2).next_multiple_of(page_size());
         }
         false
     }
@@ -75,7 +78,7 @@ impl Region {
                 self.place(base, length);
                 return true;
             }
-            length = (length / 2).next_multiple_of(PAGE);
+            length = (length / 2).next_multiple_of(page_size());
         }
         false
     }
@@ -190,7 +193,7 @@ impl Region {
     /// write to each need not. Not for hooks: may take as long as many page faults.
     pub fn commit_with_pages(&self, from: usize, length: usize) {
         let length = length.min(self.length());
-        let from = from / PAGE * PAGE;
+        let from = from / page_size() * page_size();
         if from < length && self.commit(length) {
             // Without pages, the first write to each takes longer.
             let _ = pages::populate(self.base() + from, length - from);
@@ -255,10 +258,10 @@ mod tests {
         assert!(region.contains(region.base()));
         assert!(!region.contains(region.base() + region.length()));
         assert!(!region.contains(region.base() - 1));
-        let last = region.length() - PAGE;
-        assert!(region.commit_apart(last, PAGE));
-        assert!(!region.commit_apart(last, PAGE + 1));
-        assert!(!region.commit_apart(usize::MAX, PAGE));
+        let last = region.length() - page_size();
+        assert!(region.commit_apart(last, page_size()));
+        assert!(!region.commit_apart(last, page_size() + 1));
+        assert!(!region.commit_apart(usize::MAX, page_size()));
         // SAFETY: the word was committed above.
         assert_eq!(unsafe { ((region.base() + last) as *const u64).read() }, 0);
     }

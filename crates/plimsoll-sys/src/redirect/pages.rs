@@ -5,8 +5,7 @@ use libc::{PROT_EXEC, PROT_READ, PROT_WRITE, c_long};
 use super::MAX_FUNCTIONS;
 use super::image::Image;
 use crate::arch::system_call;
-
-const PAGE: usize = 4096;
+use crate::os::pages::page_size;
 
 /// Bytes for the thunk and the trampoline of one function.
 const PART: usize = 128;
@@ -120,8 +119,9 @@ pub(super) unsafe fn replace(image: &Image, address: usize, bytes: &mut [u8]) ->
     let Some(protection) = image.protection(address, address + bytes.len()) else {
         return false;
     };
-    let start = address & !(PAGE - 1);
-    let length = (address + bytes.len()).next_multiple_of(PAGE) - start;
+    let page = page_size();
+    let start = address & !(page - 1);
+    let length = (address + bytes.len()).next_multiple_of(page) - start;
     // SAFETY: the pages belong to the program's code, which no thread executes.
     unsafe {
         if !protect(start, length, PROT_READ | PROT_WRITE) {
@@ -167,12 +167,12 @@ mod tests {
     #[test]
     fn a_copy_of_pages_has_their_code_and_their_protection() {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let start = map(0, 2 * PAGE, flags).unwrap();
+        let start = map(0, 2 * page_size(), flags).unwrap();
         // SAFETY: the pages were just mapped, and nothing else refers to them.
         let content = unsafe {
-            std::slice::from_raw_parts_mut(start as *mut u8, 2 * PAGE).fill(7);
-            copy_over(start, 2 * PAGE, PROT_READ | PROT_EXEC);
-            std::slice::from_raw_parts(start as *const u8, 2 * PAGE)
+            std::slice::from_raw_parts_mut(start as *mut u8, 2 * page_size()).fill(7);
+            copy_over(start, 2 * page_size(), PROT_READ | PROT_EXEC);
+            std::slice::from_raw_parts(start as *const u8, 2 * page_size())
         };
         assert!(content.iter().all(|&byte| byte == 7));
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -180,7 +180,7 @@ mod tests {
             .lines()
             .find(|line| line.starts_with(&format!("{start:x}-")));
         assert!(line.is_some_and(|line| line.contains(" r-xp ")), "{maps}");
-        unmap(start, 2 * PAGE);
+        unmap(start, 2 * page_size());
     }
 
     /// Other attempts find the next free place; each area reaches the whole program.

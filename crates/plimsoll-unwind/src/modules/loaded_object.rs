@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
 use plimsoll_sys::os::loader;
-use plimsoll_sys::os::region::PAGE;
+use plimsoll_sys::os::region::page_size;
 use plimsoll_sys::primitives::{AtomicUsize, Ordering};
 
 use super::Module;
@@ -72,7 +72,7 @@ impl LoadedObject {
         let mut loaded = segments
             .clone()
             .filter(|segment| segment.kind == loader::LOAD);
-        let first = loaded.next()?.address as usize & !(PAGE - 1);
+        let first = loaded.next()?.address as usize & !(page_size() - 1);
         let base = self.mapped.start.wrapping_sub(first);
         // SAFETY: the object stays loaded, by this function's contract.
         let module = unsafe { Module::new(base, segments) };

@@ -2,7 +2,7 @@
 
 use plimsoll_postmortem::layout::history::MAX_BYTES as MAX_HISTORY_BYTES;
 use plimsoll_postmortem::layout::{Layout, TableLayout};
-use plimsoll_sys::os::region::{PAGE, within_address_space_limit};
+use plimsoll_sys::os::region::{is_page_size_supported, page_size, within_address_space_limit};
 
 use super::counts::{self, HEAP};
 use super::mappings;
@@ -20,12 +20,15 @@ pub(crate) const SETTING: &str = "postmortem";
 /// and takes no lock.
 pub(super) fn open(table_bytes: usize) -> Option<Parts> {
     let path = settings::early_word(SETTING).filter(|path| !path.is_empty())?;
+    if !is_page_size_supported() {
+        return None;
+    }
     let table_bytes = table_bytes.max(stack::SMALLEST_TABLE_BYTES);
-    let table_bytes = within_address_space_limit(table_bytes).next_multiple_of(PAGE);
+    let table_bytes = within_address_space_limit(table_bytes).next_multiple_of(page_size());
     let history_bytes = settings::early_history_bytes().min(MAX_HISTORY_BYTES);
     let contents = Contents {
         table: (table_bytes, TABLE.bytes_at_once(table_bytes)),
-        history_bytes: within_address_space_limit(history_bytes).next_multiple_of(PAGE),
+        history_bytes: within_address_space_limit(history_bytes),
         per_cpu_bytes: HEAP.bytes_per_cpu(),
         layout: LAYOUT,
         class_sizes: std::array::from_fn(size_class::size),

@@ -12,7 +12,7 @@ use plimsoll_postmortem::layout::history::{
     FIRST_RING, GROWTH, HEAD_BYTES, MAX_RINGS, MAX_SERIES, SLOT_HEAD_WORDS, check, growth, head,
     heap, slot_words,
 };
-use plimsoll_sys::os::region::{PAGE, Region};
+use plimsoll_sys::os::region::{Region, page_size};
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use super::growth::Verdicts;
@@ -33,9 +33,10 @@ const _: () = assert!(RINGS.len() <= MAX_RINGS && SERIES.len() <= MAX_SERIES);
 
 /// Divides the bytes of the part among the head with the rings, and two halves of heap readings.
 pub(super) fn divide(length: usize) -> [usize; 3] {
+    let page = page_size();
     let slots = (length.saturating_sub(FIRST_RING) / 2).min(ALL_SLOTS_BYTES);
-    let first = (FIRST_RING + slots).next_multiple_of(PAGE).min(length);
-    let half = (length - first) / 2 / PAGE * PAGE;
+    let first = (FIRST_RING + slots).next_multiple_of(page).min(length);
+    let half = (length - first) / 2 / page * page;
     [first, half, half]
 }
 

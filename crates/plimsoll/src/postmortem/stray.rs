@@ -9,7 +9,7 @@
 //!
 //! [`HEAP_RATE`]: word::HEAP_RATE
 
-use plimsoll_postmortem::layout::{HEADER_BYTES, word};
+use plimsoll_postmortem::layout::word;
 use plimsoll_sys::os::region::{self, PAGE};
 use plimsoll_sys::os::syscall::call;
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
@@ -25,14 +25,8 @@ use crate::stack::TABLE;
 pub(super) fn leave() {
     let Some(header) = header() else { return };
     header[word::STRAYS].fetch_add(1, Ordering::Relaxed);
-    let parts = [
-        word::SHARED,
-        word::NOTES,
-        word::TABLE,
-        word::PER_CPU,
-        word::PER_THREAD,
-    ];
-    let [shared, notes_part, table, per_cpu, per_thread] = parts.map(|at| part_of(header, at));
+    let parts = [word::NOTES, word::TABLE, word::PER_CPU, word::PER_THREAD];
+    let [notes_part, table, per_cpu, per_thread] = parts.map(|at| part_of(header, at));
     // From here on, this process neither notes anything in the file nor marks its end there.
     let Some((_, base)) = postmortem_file::detach() else {
         return;
@@ -41,7 +35,7 @@ pub(super) fn leave() {
     // The accessible pieces of all other parts. Shards are last, because this thread may count meanwhile.
     let noted = notes::bytes().min(notes_part.length);
     let copied = [
-        (base, HEADER_BYTES + shared.length + noted),
+        (base, notes_part.base + noted - base),
         (table.base, TABLE.bytes()),
         (per_cpu.base, per_cpu.length),
         (per_thread.base, HEAP.shard_bytes_committed()),

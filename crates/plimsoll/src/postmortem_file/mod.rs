@@ -18,7 +18,7 @@ use plimsoll_postmortem::layout::{
     HEADER_BYTES, Layout, MAGIC, MAX_CLASSES, NOTES_BYTES, VERSION, word,
 };
 use plimsoll_sys::os::process_id;
-use plimsoll_sys::os::region::{self, COMMIT_STEP, PAGE, Part, within_address_space_limit};
+use plimsoll_sys::os::region::{self, COMMIT_STEP, Part, page_size, within_address_space_limit};
 use plimsoll_sys::os::syscall::call3;
 use plimsoll_sys::os::wipe_on_fork::Forgotten;
 use plimsoll_sys::primitives::{
@@ -98,19 +98,16 @@ fn open_file(path: &str, contents: &Contents) -> Result<Parts, Refused> {
         (word::NOTES, NOTES_BYTES),
         (word::TABLE, table_bytes),
         (word::HISTORY, contents.history_bytes),
-        (word::PER_CPU, contents.per_cpu_bytes.next_multiple_of(PAGE)),
+        (word::PER_CPU, contents.per_cpu_bytes),
         (
             word::PER_THREAD,
-            within_address_space_limit(per_thread_bytes).next_multiple_of(PAGE),
+            within_address_space_limit(per_thread_bytes),
         ),
     ];
-    let length = lengths
-        .iter()
-        .fold(HEADER_BYTES, |sum, (_, length)| sum + length);
+    let (parts, length) = in_pages(lengths, page_size());
     let process = process_id();
     let mut file = file::make(path, process, length)?.commit(0, HEADER_BYTES)?;
-    let mut offset = HEADER_BYTES;
-    for (at, length) in lengths {
+    for (at, offset, length) in parts {
         let at_once = match at {
             word::TABLE => table_at_once,
             word::NOTES => COMMIT_STEP,
@@ -118,18 +115,15 @@ fn open_file(path: &str, contents: &Contents) -> Result<Parts, Refused> {
             _ => length,
         };
         file = file.commit(offset, at_once.min(length))?;
-        offset += length;
     }
     let TempFile {
         base, descriptor, ..
     } = file;
     // SAFETY: the header was made accessible above, and it stays mapped.
     let header = unsafe { header_at(base) };
-    let mut offset = HEADER_BYTES as u64;
-    for (at, length) in lengths {
-        header[at].store(offset, Ordering::Relaxed);
+    for (at, offset, length) in parts {
+        header[at].store(offset as u64, Ordering::Relaxed);
         header[at + 1].store(length as u64, Ordering::Relaxed);
-        offset += length as u64;
     }
     for (at, value) in [
         (word::MAGIC, u64::from_ne_bytes(MAGIC)),
@@ -158,7 +152,7 @@ fn open_file(path: &str, contents: &Contents) -> Result<Parts, Refused> {
     DESCRIPTOR.store(descriptor, Ordering::Relaxed);
     BASE.store(base, Ordering::Release);
     // The owner of each other part notes that part.
-    region::note(base, HEADER_BYTES + SHARED_BYTES);
+    region::note(base, end_of(header, word::SHARED) - base);
     notes::open(header);
     Ok(Parts {
         shards: Room {
@@ -168,6 +162,21 @@ fn open_file(path: &str, contents: &Contents) -> Result<Parts, Refused> {
         },
         table: part_of(header, word::TABLE),
     })
+}
+
+/// Places parts behind the header, each in whole pages of this size. Returns the word, the offset and the length of
+/// each, and the length of the file.
+fn in_pages<const COUNT: usize>(
+    lengths: [(usize, usize); COUNT],
+    page: usize,
+) -> ([(usize, usize, usize); COUNT], usize) {
+    let mut end = HEADER_BYTES.next_multiple_of(page);
+    let parts = lengths.map(|(at, length)| {
+        let (offset, length) = (end, length.next_multiple_of(page));
+        end += length;
+        (at, offset, length)
+    });
+    (parts, end)
 }
 
 /// Records how the ledger counts: from here on, a reader finds the shards.
@@ -354,6 +363,12 @@ pub(crate) fn part_of(header: &[AtomicU64], at: usize) -> Part {
     }
 }
 
+/// Returns the address of the end of a part.
+pub(crate) fn end_of(header: &[AtomicU64], at: usize) -> usize {
+    let part = part_of(header, at);
+    part.base + part.length
+}
+
 /// Returns the time in nanoseconds since 1970.
 pub(crate) fn now_nanos() -> u64 {
     let mut now = libc::timespec {
@@ -364,4 +379,23 @@ pub(crate) fn now_nanos() -> u64 {
     // SAFETY: `now` is writable for the call.
     unsafe { call3(libc::SYS_clock_gettime, clock, &raw mut now as usize, 0) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_begin_on_pages_of_any_size_and_do_not_overlap() {
+        for page in [4 << 10, 16 << 10, 64 << 10] {
+            let (parts, length) = in_pages([(4, 12288), (6, 1 << 20), (8, 5), (10, 0)], page);
+            let mut end = HEADER_BYTES;
+            for (_, offset, length) in parts {
+                assert!(offset >= end && offset % page == 0 && length % page == 0);
+                end = offset + length;
+            }
+            assert_eq!(length, end);
+            assert!(parts[2].2 >= 5);
+        }
+    }
 }

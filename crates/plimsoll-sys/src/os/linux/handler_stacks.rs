@@ -4,12 +4,17 @@
 //! requires, or on a small stack that the program made. Work that needs more room moves to one of
 //! these stacks by [`call_on_stack`](crate::arch::call_on_stack).
 
-use super::super::region::{self, PAGE};
+use super::super::region::{self, page_size};
 use super::syscall::call3;
 use crate::primitives::{AtomicUsize, Ordering};
 
-/// The size of each stack, including an inaccessible page at the bottom.
-const STACK: usize = 64 << 10;
+/// The size of each stack in bytes.
+const STACK: usize = 60 << 10;
+
+/// Returns the size of a stack with an inaccessible page below it, for pages of this size.
+fn guarded(page: usize) -> usize {
+    STACK.next_multiple_of(page) + page
+}
 
 /// `COUNT` stacks in one mapping. `const`-constructible, and without memory before
 /// [`HandlerStacks::make`]. The memory is never freed.
@@ -37,22 +42,18 @@ impl<const COUNT: usize> HandlerStacks<COUNT> {
         if self.base.load(Ordering::Acquire) != 0 {
             return true;
         }
-        let Some(stacks) = region::map(COUNT * STACK) else {
+        let length = COUNT * guarded(page_size());
+        let Some(stacks) = map_guarded(COUNT, page_size()) else {
             return false;
         };
-        for number in 0..COUNT {
-            let bottom = stacks + number * STACK;
-            // SAFETY: the page is part of the new mapping. A failure only leaves it accessible.
-            unsafe { call3(libc::SYS_mprotect, bottom, PAGE, libc::PROT_NONE as usize) };
-        }
         let made = self
             .base
             .compare_exchange(0, stacks, Ordering::AcqRel, Ordering::Acquire);
         if made.is_err() {
             // SAFETY: the mapping was never published.
-            unsafe { region::unmap(stacks, COUNT * STACK) };
+            unsafe { region::unmap(stacks, length) };
         } else {
-            region::note(stacks, COUNT * STACK);
+            region::note(stacks, length);
         }
         true
     }
@@ -61,6 +62,42 @@ impl<const COUNT: usize> HandlerStacks<COUNT> {
     /// has succeeded, and for numbers from `COUNT` on.
     pub fn top(&self, number: usize) -> Option<usize> {
         let base = self.base.load(Ordering::Acquire);
-        (base != 0 && number < COUNT).then(|| base + (number + 1) * STACK)
+        (base != 0 && number < COUNT).then(|| base + (number + 1) * guarded(page_size()))
+    }
+}
+
+/// Maps stacks, for pages of this size.
+fn map_guarded(count: usize, page: usize) -> Option<usize> {
+    let stacks = region::map(count * guarded(page))?;
+    for number in 0..count {
+        let bottom = stacks + number * guarded(page);
+        // SAFETY: the page is part of the new mapping. A failure only leaves it accessible.
+        unsafe { call3(libc::SYS_mprotect, bottom, page, libc::PROT_NONE as usize) };
+    }
+    Some(stacks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::probe;
+
+    #[test]
+    fn each_stack_is_accessible_above_its_guard_with_pages_of_any_size() {
+        for page in [4 << 10, 16 << 10, 64 << 10] {
+            let stacks = map_guarded(3, page).unwrap();
+            for number in 0..3 {
+                let bottom = stacks + number * guarded(page);
+                let top = bottom + guarded(page);
+                assert_eq!((bottom - stacks) % page, 0);
+                assert!(!probe::readable(bottom) && !probe::readable(bottom + page - 1));
+                assert!(top - bottom - page >= STACK);
+                for at in (bottom + page..top).step_by(region::PAGE) {
+                    assert!(probe::readable(at), "{number}, {page}");
+                }
+            }
+            // SAFETY: the stacks were mapped above and are not used any more.
+            unsafe { region::unmap(stacks, 3 * guarded(page)) };
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-use super::pages::PAGE;
+use super::pages::page_size;
 use super::syscall::call3;
 
 /// The kernel's `struct page_region`: pages with the same categories.
@@ -55,8 +55,8 @@ pub(super) fn each(
     mut found: impl FnMut(&Piece),
 ) -> Option<()> {
     let (mut at, end) = (
-        (range.start & !(PAGE - 1)) as u64,
-        range.end.next_multiple_of(PAGE) as u64,
+        (range.start & !(page_size() - 1)) as u64,
+        range.end.next_multiple_of(page_size()) as u64,
     );
     while at < end {
         let mut scan = Scan {

@@ -2,9 +2,43 @@
 
 use super::files;
 use super::syscall::{call, call3};
+use crate::primitives::{AtomicUsize, Ordering};
 
-/// The size of a page, in bytes.
+/// The smallest size of a page, in bytes. All of these bytes from a multiple of it on are readable, or none. Ranges
+/// that the system protects, releases or moves consist of pages of [`page_size`].
 pub const PAGE: usize = 4096;
+
+/// Returns the size of a page of this system, a multiple of [`PAGE`], in bytes. Makes no system call.
+#[inline]
+pub fn page_size() -> usize {
+    // Each value is the same, whichever thread stores it.
+    static SIZE: AtomicUsize = AtomicUsize::new(0);
+    match SIZE.load(Ordering::Relaxed) {
+        0 => {
+            let size = supported(reported_size()).unwrap_or(PAGE);
+            SIZE.store(size, Ordering::Relaxed);
+            size
+        }
+        size => size,
+    }
+}
+
+/// Returns whether Plimsoll supports the size of this system's pages. Otherwise, it gets no memory.
+pub fn is_page_size_supported() -> bool {
+    supported(reported_size()).is_some()
+}
+
+/// Returns the size that the system reports in the auxiliary vector.
+fn reported_size() -> usize {
+    // SAFETY: `getauxval` has no preconditions.
+    unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
+}
+
+/// Returns a size of pages if it is supported.
+fn supported(size: usize) -> Option<usize> {
+    const LARGEST: usize = 64 << 10;
+    (size.is_power_of_two() && (PAGE..=LARGEST).contains(&size)).then_some(size)
+}
 
 /// Reserves inaccessible address space, at `hint` if that range is free. Returns `None` if the
 /// system refuses.
@@ -39,6 +73,9 @@ fn map_with(length: usize, hint: usize, access: i32) -> Option<usize> {
 
 #[inline]
 fn map_as(kind: i32, length: usize, hint: usize, access: i32) -> Option<usize> {
+    if !is_page_size_supported() {
+        return None;
+    }
     let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let arguments = [hint, length, access as usize, flags as usize, usize::MAX, 0];
     // SAFETY: without `MAP_FIXED`, an anonymous mapping replaces no existing one.
@@ -149,5 +186,27 @@ pub fn of_machine() -> Option<u64> {
     // SAFETY: `sysconf` has no preconditions.
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
     let pages = u64::try_from(pages).ok().filter(|&pages| pages > 0)?;
-    Some(pages * PAGE as u64)
+    Some(pages * page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_other_sizes_than_the_system_has_are_not_supported() {
+        for size in [4096, 16 << 10, 64 << 10] {
+            assert_eq!(supported(size), Some(size));
+        }
+        for size in [0, 1, 2048, 4097, 12288, 128 << 10, 1 << 63] {
+            assert_eq!(supported(size), None);
+        }
+    }
+
+    #[test]
+    fn memory_of_the_machine_agrees_with_the_system() {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+        let total = text.split_whitespace().nth(1).unwrap();
+        assert_eq!(of_machine(), Some(total.parse::<u64>().unwrap() * 1024));
+    }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::files;
 use super::page_scan::{self, Piece};
-use super::pages::PAGE;
+use super::pages::page_size;
 use super::syscall::call3;
 
 /// Returns the resident bytes of the process, by the kernel's counters. These may lag by some pages
@@ -14,7 +14,7 @@ use super::syscall::call3;
 pub fn total() -> Option<u64> {
     let text = files::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * PAGE as u64)
+    Some(pages * page_size() as u64)
 }
 
 /// Returns the resident bytes of the process that belong to no file, by the kernel's counters.
@@ -25,7 +25,7 @@ pub fn anonymous() -> Option<u64> {
     let text = files::read_to_string("/proc/self/statm").ok()?;
     let mut pages = text.split(' ').skip(1).map(str::parse::<u64>);
     let (resident, of_files) = (pages.next()?.ok()?, pages.next()?.ok()?);
-    Some(resident.saturating_sub(of_files) * PAGE as u64)
+    Some(resident.saturating_sub(of_files) * page_size() as u64)
 }
 
 /// A reader of page tables, by the kernel's rules for whole mappings: pages that were only ever
@@ -60,18 +60,18 @@ fn scan(file: &File, range: &Range<usize>) -> Option<usize> {
 }
 
 /// Returns the resident bytes of whole pages in `range`. A part of 2 MiB that contains unmapped
-/// pages counts as 0. Takes a system call for each 2 MiB.
+/// pages counts as 0. Takes a system call for each 2 MiB, or for more with larger pages.
 pub fn resident(range: &Range<usize>) -> usize {
-    let mut pages = [0u8; 512];
-    let (mut at, end) = (range.start & !(PAGE - 1), range.end.next_multiple_of(PAGE));
+    let (mut pages, page) = ([0u8; 512], page_size());
+    let (mut at, end) = (range.start & !(page - 1), range.end.next_multiple_of(page));
     let mut resident = 0;
     while at < end {
-        let length = (end - at).min(pages.len() * PAGE);
+        let length = (end - at).min(pages.len() * page);
         // SAFETY: the kernel writes one byte per page, at most `pages.len()`.
         let failed = unsafe { call3(libc::SYS_mincore, at, length, pages.as_mut_ptr() as usize) };
         if failed == 0 {
-            let there = pages[..length / PAGE].iter();
-            resident += there.filter(|&page| page & 1 != 0).count() * PAGE;
+            let there = pages[..length / page].iter();
+            resident += there.filter(|&state| state & 1 != 0).count() * page;
         }
         at += length;
     }
@@ -81,6 +81,7 @@ pub fn resident(range: &Range<usize>) -> usize {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::os::pages::PAGE;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     /// Keeps tests of total residency from running concurrently with one that takes much memory.

@@ -16,6 +16,7 @@ use super::files;
 use super::mapping::{Mapping, PrivateFiles};
 use super::mapping_query::{self, READABLE, SHARED, WRITABLE};
 use super::page_scan::{self, FILE, Piece};
+use super::pages::page_size;
 use super::syscall::call3;
 
 /// The first version of Linux whose figures are known to equal those of the text.
@@ -124,24 +125,17 @@ enum Rule {
 }
 
 impl Rule {
-    fn of(mapping: &Mapping, page_size: u64) -> Self {
+    fn of(mapping: &Mapping, size_of_pages: u64) -> Self {
         let is_of_kernel = ["[vdso]", "[vvar"].iter();
         let is_of_kernel = is_of_kernel
             .into_iter()
             .any(|name| mapping.name.starts_with(name));
         match () {
-            () if page_size != size_of_page() => Self::None,
+            () if size_of_pages != page_size() as u64 => Self::None,
             () if mapping.shared || is_of_kernel => Self::PagesOfFiles,
             () => Self::All,
         }
     }
-}
-
-/// Returns the size of the pages of memory that is not in huge pages.
-fn size_of_page() -> u64 {
-    // SAFETY: `sysconf` takes any number and writes no memory.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    size as u64
 }
 
 /// Returns the version of Linux: the first two numbers.

@@ -12,7 +12,9 @@
 
 use std::ops::Range;
 
+#[cfg(all(target_env = "gnu", not(miri)))]
 use super::pages::PAGE;
+use super::pages::page_size;
 use super::syscall::call3;
 use crate::arch::thread_pointer;
 #[cfg(all(target_env = "gnu", not(miri)))]
@@ -89,7 +91,7 @@ fn end_of_mapping(begin: usize) -> usize {
     } else {
         begin
     };
-    (end + size_of::<usize>()).next_multiple_of(PAGE)
+    (end + size_of::<usize>()).next_multiple_of(page_size())
 }
 
 /// Memory that is read word by word. A page is probed once while words of it are read.
@@ -144,12 +146,13 @@ pub fn main() -> Range<usize> {
     }
     let mut low = MAIN_LOW.load(Ordering::Relaxed);
     // The stack only grows, and the system keeps other mappings away from the range below it.
-    let mut step = PAGE;
+    let page = page_size();
+    let mut step = page;
     while is_mapped(low - step, step) {
         low -= step;
-        step = (2 * step).min(STEP);
+        step = (2 * step).min(STEP_PAGES * page);
     }
-    while step > PAGE {
+    while step > page {
         step /= 2;
         if is_mapped(low - step, step) {
             low -= step;
@@ -176,11 +179,11 @@ pub fn end(address: usize, farthest: usize) -> usize {
     }
 }
 
-const STEP: usize = 32 * PAGE;
+const STEP_PAGES: usize = 32;
 
-/// Returns whether all of these pages are mapped; at most [`STEP`] bytes.
+/// Returns whether all of these pages are mapped; at most [`STEP_PAGES`].
 fn is_mapped(address: usize, length: usize) -> bool {
-    let mut pages = [0u8; STEP / PAGE];
+    let mut pages = [0u8; STEP_PAGES];
     // SAFETY: the kernel writes one byte per page, and `pages` is as long as the most pages.
     unsafe {
         call3(

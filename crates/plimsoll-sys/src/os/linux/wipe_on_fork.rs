@@ -8,12 +8,17 @@ use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use super::pages::page_size;
+
 /// The tables that the system clears, in no order. They are recorded outside of the tables, so that
 /// neighbouring tables form one mapping: a fork takes longer for each mapping.
 static CLEARED: [AtomicPtr<()>; 8] = [const { AtomicPtr::new(ptr::null_mut()) }; 8];
 
 /// A table in separate pages. All zeros must be the empty table.
-#[repr(C, align(4096))]
+///
+/// Aligned to the largest pages of the processor, with which its size is a multiple of every size of pages.
+#[cfg_attr(target_arch = "x86_64", repr(C, align(4096)))]
+#[cfg_attr(not(target_arch = "x86_64"), repr(C, align(65536)))]
 pub struct Forgotten<T>(T);
 
 impl<T> Forgotten<T> {
@@ -25,10 +30,16 @@ impl<T> Forgotten<T> {
 
     /// Requests that the system clears the table in children of later forks. Call before `main`.
     pub fn prepare(&'static self) {
-        if self.is_forgotten() {
+        self.prepare_with(page_size());
+    }
+
+    fn prepare_with(&'static self, page: usize) {
+        let start = (&raw const *self).cast_mut();
+        // A loader may not respect the alignment. Parts of pages would take their neighbours along.
+        let is_whole_pages = start.addr() % page == 0 && size_of::<Self>() % page == 0;
+        if self.is_forgotten() || !is_whole_pages {
             return;
         }
-        let start = (&raw const *self).cast_mut();
         // SAFETY: the range is whole pages of this table only, and zeros are a valid table.
         let answer =
             unsafe { libc::madvise(start.cast(), size_of::<Self>(), libc::MADV_WIPEONFORK) };
@@ -74,6 +85,13 @@ mod tests {
 
     static CLEARED_TABLE: Forgotten<AtomicU32> = Forgotten::new(AtomicU32::new(0));
     static COPIED_TABLE: Forgotten<AtomicU32> = Forgotten::new(AtomicU32::new(0));
+
+    #[test]
+    fn a_table_in_parts_of_pages_is_not_cleared() {
+        static TABLE: Forgotten<AtomicU32> = Forgotten::new(AtomicU32::new(0));
+        TABLE.prepare_with(2 * size_of::<Forgotten<AtomicU32>>());
+        assert!(!TABLE.is_forgotten());
+    }
 
     #[test]
     fn a_forked_child_has_empty_tables_and_copies_of_those_that_were_not_prepared() {

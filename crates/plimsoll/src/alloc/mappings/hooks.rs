@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use plimsoll_interpose::mappings::{self, Call, Function};
 
-use plimsoll_sys::os::region::PAGE;
+use plimsoll_sys::os::region::page_size;
 use plimsoll_sys::os::syscall::forward as system_call;
 
 use super::table::{Cut, LIMIT, Note, Remainder};
@@ -133,12 +133,12 @@ fn remap(call: &Call) -> isize {
 /// Returns whether such a range may have a record, and the kernel does not refuse it immediately.
 fn is_possible(address: usize, length: usize) -> bool {
     let end = address.checked_add(length);
-    address % PAGE == 0 && length != 0 && end.is_some_and(|end| end <= LIMIT)
+    address % page_size() == 0 && length != 0 && end.is_some_and(|end| end <= LIMIT)
 }
 
 /// Returns the range in whole pages, as the kernel rounds it.
 fn range_of(address: usize, length: usize) -> Range<usize> {
-    address..address + length.next_multiple_of(PAGE)
+    address..address + length.next_multiple_of(page_size())
 }
 
 /// Removes the records of a range whose mappings were replaced.

@@ -10,6 +10,7 @@ use linux::PARTS;
 #[cfg(not(all(target_os = "linux", not(plimsoll_portable_os))))]
 use other::PARTS;
 
+use plimsoll_sys::os::region::is_page_size_supported;
 use plimsoll_sys::primitives::{AtomicBool, Ordering};
 
 use crate::warning;
@@ -24,11 +25,17 @@ const INTERPOSES: bool = true;
 /// Warns about the parts of this system, once in a process.
 pub(super) fn warn() {
     static WARNED: AtomicBool = AtomicBool::new(false);
-    let locks = [(
-        "waits for locks other than those of plimsoll::sync",
-        INTERPOSES,
-    )];
-    let missing = locks
+    let of_process = [
+        (
+            "waits for locks other than those of plimsoll::sync",
+            INTERPOSES,
+        ),
+        (
+            "memory for counts and profiles, with pages of this size",
+            is_page_size_supported(),
+        ),
+    ];
+    let missing = of_process
         .iter()
         .chain(PARTS)
         .filter(|(_, is_available)| !is_available)

@@ -6,6 +6,17 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// The unit of memory, in bytes.
 pub const PAGE: usize = 4096;
 
+/// Returns the size of a page of this system, in bytes.
+#[inline]
+pub fn page_size() -> usize {
+    PAGE
+}
+
+/// Returns whether Plimsoll supports the size of this system's pages.
+pub fn is_page_size_supported() -> bool {
+    true
+}
+
 /// The most that one call of [`reserve`] returns, in bytes.
 const MAX_RESERVED: usize = 1 << 20;
 

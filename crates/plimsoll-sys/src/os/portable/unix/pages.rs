@@ -11,6 +11,17 @@ pub const PAGE: usize = if cfg!(all(target_vendor = "apple", target_arch = "aarc
     4096
 };
 
+/// Returns the size of a page of this system, in bytes.
+#[inline]
+pub fn page_size() -> usize {
+    PAGE
+}
+
+/// Returns whether Plimsoll supports the size of this system's pages.
+pub fn is_page_size_supported() -> bool {
+    true
+}
+
 const ACCESS: c_int = libc::PROT_READ | libc::PROT_WRITE;
 
 /// Reserves inaccessible address space, at `hint` if that range is free. Returns `None` if the

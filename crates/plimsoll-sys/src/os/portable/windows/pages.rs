@@ -5,6 +5,17 @@ use super::api::{self, keep_error};
 /// The size of a page, in bytes.
 pub const PAGE: usize = 4096;
 
+/// Returns the size of a page of this system, in bytes.
+#[inline]
+pub fn page_size() -> usize {
+    PAGE
+}
+
+/// Returns whether Plimsoll supports the size of this system's pages.
+pub fn is_page_size_supported() -> bool {
+    true
+}
+
 /// Reserves inaccessible address space, at `hint` if that range is free. Returns `None` if the
 /// system refuses.
 pub fn reserve(length: usize, hint: usize) -> Option<usize> {

@@ -3,6 +3,7 @@
 //! Each hook has the type of its function, or more arguments than that: these are passed on in the
 //! same registers. An original function may throw an exception, which passes through its hook.
 
+use plimsoll_sys::os::region::page_size;
 use plimsoll_sys::primitives::{AtomicUsize, Ordering};
 
 use super::names::{COUNT, MIMALLOC_COUNT};
@@ -154,7 +155,7 @@ unsafe extern "C-unwind" fn make_cold<const AT: usize, const FORM: u8>(
             PRODUCT => Make::Zeroed,
             SECOND => Make::Aligned(first.next_power_of_two()),
             ALIGNED => Make::Aligned(second.next_power_of_two()),
-            PAGES => Make::Aligned(4096),
+            PAGES => Make::Aligned(page_size()),
             _ => Make::Plain,
         };
         let block = internal_blocks::place(make, asked);
