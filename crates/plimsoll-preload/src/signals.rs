@@ -10,28 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plimsoll::preload;
 use plimsoll_sys::arch;
-use plimsoll_sys::os::signals::BlockedSignals;
+use plimsoll_sys::os::signals::{BlockedSignals, Cause, FATAL, Fatal};
 
 use crate::next::Next;
 
-/// Signals that end the process by default, some with a core dump.
-const FATAL: [c_int; 15] = [
-    libc::SIGHUP,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGILL,
-    libc::SIGTRAP,
-    libc::SIGABRT,
-    libc::SIGBUS,
-    libc::SIGFPE,
-    libc::SIGUSR1,
-    libc::SIGSEGV,
-    libc::SIGUSR2,
-    libc::SIGPIPE,
-    libc::SIGALRM,
-    libc::SIGTERM,
-    libc::SIGXCPU,
-];
+/// Returns the signals that get a handler: all but the one of system call filters. A sandbox that installs a handler for it
+/// by a direct call expects the default action, and prints an error otherwise.
+fn handled() -> impl Iterator<Item = &'static Fatal> {
+    FATAL.iter().filter(|signal| signal.number != libc::SIGSYS)
+}
 
 /// The time in seconds after which the process ends without a report. The report may wait for a
 /// resource that the interrupted thread holds.
@@ -51,7 +38,7 @@ static PREPARED: AtomicBool = AtomicBool::new(false);
 
 /// Installs the handler for each fatal signal whose action is the default.
 pub(crate) fn prepare() {
-    for signal in FATAL {
+    for signal in handled().map(|signal| signal.number) {
         // SAFETY: `before` is writable, and `ours` returns a valid action.
         unsafe {
             let mut before = MaybeUninit::zeroed();
@@ -68,7 +55,7 @@ pub(crate) fn prepare() {
 /// Restores the default actions before a system call filter, which may forbid all that a handler does.
 pub(crate) fn before_filter() {
     PREPARED.store(false, Ordering::Relaxed);
-    for signal in FATAL {
+    for signal in handled().map(|signal| signal.number) {
         // SAFETY: `now` is writable, and the default action is valid.
         unsafe {
             let mut now = MaybeUninit::zeroed();
@@ -162,19 +149,20 @@ pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
 /// Returns whether a report precedes the default action of a signal. Returns `false` in a child
 /// that does not report.
 fn takes_place(signal: c_int) -> bool {
-    PREPARED.load(Ordering::Relaxed) && FATAL.contains(&signal) && preload::reports()
+    PREPARED.load(Ordering::Relaxed)
+        && handled().any(|handled| handled.number == signal)
+        && preload::reports()
 }
 
 /// The handler of all fatal signals.
 unsafe extern "C" fn ends(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     // SAFETY: actions and masks are valid, and the system passes a valid or null `info`.
     unsafe {
-        // A signal that an instruction caused occurs again when the handler returns.
-        let by_instruction = matches!(
-            signal,
-            libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP
-        ) && !info.is_null()
-            && (*info).si_code > 0;
+        let cause = match Fatal::of(signal) {
+            Some(fatal) if !info.is_null() && (*info).si_code > 0 => fatal.cause,
+            _ => Cause::Sender,
+        };
+        let by_instruction = cause != Cause::Sender;
         if preload::reports() && !by_instruction && preload::put_off(signal) {
             return;
         }
@@ -189,7 +177,8 @@ unsafe extern "C" fn ends(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_v
             on_own_stack(signal as usize);
         }
         *libc::__errno_location() = errno;
-        if !by_instruction {
+        // A repeated instruction raises the signal again.
+        if cause != Cause::RepeatedInstruction {
             // The signal stays blocked until this handler returns, and takes effect then.
             libc::raise(signal);
         }
@@ -226,17 +215,8 @@ unsafe fn on_own_stack(signal: usize) {
         match WRITER.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
                 preload::abandon_what_is_under_way();
-                let name = match signal as usize as c_int {
-                    libc::SIGTERM => "SIGTERM",
-                    libc::SIGINT => "SIGINT",
-                    libc::SIGHUP => "SIGHUP",
-                    libc::SIGQUIT => "SIGQUIT",
-                    libc::SIGABRT => "SIGABRT",
-                    libc::SIGSEGV => "SIGSEGV",
-                    libc::SIGPIPE => "SIGPIPE",
-                    _ => "signal",
-                };
-                preload::report_blocked(name);
+                let fatal = Fatal::of(signal as usize as c_int);
+                preload::report_blocked(fatal.map_or("signal", |fatal| fatal.name));
             }
             Err(writer) if writer == me => {}
             Err(_) => loop {

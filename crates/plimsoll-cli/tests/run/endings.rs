@@ -1,6 +1,8 @@
 //! Each way to end, and each way to execute another program: with a report, and otherwise
 //! unchanged.
 
+use plimsoll_sys::os::signals::{self, FATAL, Fatal};
+
 use crate::scene::{Scene, number, only, run, same, same_with};
 
 const ENDINGS: &str = r#"
@@ -12,11 +14,18 @@ const ENDINGS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 static void later(void) { free(malloc(77)); puts("at exit"); }
 static void *ends(void *how) { _exit(11); }
+static void *idles(void *how) { for (;;) pause(); }
+#ifdef __x86_64__
+#define BREAKPOINT "int3"
+#else
+#define BREAKPOINT "brk 0"
+#endif
 static void deeper(int depth) { volatile char room[4096]; room[0] = depth; deeper(depth + 1); room[1] = 1; }
 int main(int count, char **arguments) {
     char *environment[] = {"A=1", "B=2", 0};
@@ -36,6 +45,22 @@ int main(int count, char **arguments) {
     if (IS("kill")) { kill(getpid(), atoi(arguments[2])); pause(); }
     if (IS("segv")) *(volatile int *)0 = 1;
     if (IS("overflow")) deeper(0);
+    if (IS("sigsys")) {
+        unsigned long action[4] = {1};
+        syscall(SYS_rt_sigaction, SIGSYS, 0, action, 8);
+        puts(action[0] ? "changed" : "default");
+        fflush(stdout);
+        raise(SIGSYS);
+    }
+    if (IS("breakpoint")) __asm__ volatile(BREAKPOINT);
+    if (IS("bus")) {
+        /* The allocator writes to a page behind the end of a file, while it holds its lock. */
+        pthread_t t; pthread_create(&t, 0, idles, 0);
+        char *from = (char *)(((size_t)malloc(1) | 4095) + 1), *to = sbrk(0);
+        int file = memfd_create("empty", 0);
+        mmap(from, to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+        for (int i = 0; i < 1000; i++) malloc(1000);
+    }
     if (IS("thread")) { pthread_t t; pthread_create(&t, 0, ends, 0); pause(); }
     if (IS("pthread_exit")) pthread_exit(0);
     if (IS("inside")) { /* a signal while a block is made */
@@ -80,7 +105,7 @@ fn every_ending_is_as_without_and_reported() {
         ("segv", "SIGSEGV"),
         ("thread", "_exit"),
         ("pthread_exit", "exit"),
-        ("inside", "signal"),
+        ("inside", "SIGALRM"),
     ] {
         let report = only(same(&program, &[how]));
         assert_eq!(report["ending"], ending, "{how}");
@@ -138,12 +163,55 @@ fn every_fatal_signal_ends_it_as_without() {
         libc::signal(libc::SIGINT, libc::SIG_DFL);
         libc::signal(libc::SIGQUIT, libc::SIG_DFL);
     }
-    for signal in [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 24] {
+    let handled = FATAL.iter().filter(|signal| signal.number != libc::SIGSYS);
+    for Fatal {
+        number: signal,
+        name,
+        ..
+    } in handled
+    {
         for how in ["raise", "kill"] {
             let report = only(same(&program, &[how, &signal.to_string()]));
-            assert_eq!(number(&report, "mallocs"), 100, "{how} {signal}: {report}");
+            assert_eq!(number(&report, "mallocs"), 100, "{how} {name}: {report}");
+            assert_eq!(report["ending"], *name, "{how}");
+            let has_account = report["memory"].is_object();
+            assert_eq!(has_account, !signals::is_fault(name), "{how}: {report}");
         }
     }
+}
+
+/// Sandboxes reserve this signal for system call filters.
+#[test]
+fn the_signal_of_filters_keeps_its_default_action() {
+    let scene = Scene::new("of-filters");
+    let program = scene.c("endings", ENDINGS);
+    let alone = std::process::Command::new(&program)
+        .arg("sigsys")
+        .output()
+        .unwrap();
+    let beside = run(&["--quiet"], &program, &["sigsys"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&alone.stdout), "default\n");
+    assert_eq!((beside.stdout, beside.status), (alone.stdout, alone.status));
+}
+
+/// An account of the memory would wait for a lock that the interrupted thread holds.
+#[test]
+fn a_fault_inside_the_allocator_is_reported_without_a_wait() {
+    let scene = Scene::new("inside-allocator");
+    let program = scene.c("endings", ENDINGS);
+    let began = std::time::Instant::now();
+    let report = only(same(&program, &["bus"]));
+    assert_eq!(report["ending"], "SIGBUS");
+    // The report of a fatal signal is given up after ten seconds.
+    assert!(began.elapsed() < std::time::Duration::from_secs(10));
+}
+
+/// The program goes on behind the instruction when the handler returns.
+#[test]
+fn a_breakpoint_ends_it_as_without() {
+    let scene = Scene::new("breakpoint");
+    let report = only(same(scene.c("endings", ENDINGS), &["breakpoint"]));
+    assert_eq!(report["ending"], "SIGTRAP");
 }
 
 /// A full stack has no space for a report; the exit status stays the same.

@@ -15,6 +15,7 @@ use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
 use plimsoll_pprof::symbolized;
 use plimsoll_sys::os::files;
 use plimsoll_sys::os::process_id;
+use plimsoll_sys::os::signals;
 use plimsoll_sys::os::{self, clock, filter};
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
@@ -44,12 +45,6 @@ pub(super) fn begin() {
     let parent = unsafe { libc::getppid() };
     PARENT.store(parent as u32, Ordering::Relaxed);
 }
-
-/// The endings in which the program's allocator may be in the middle of a call. The list of mappings may
-/// need more memory than Plimsoll's own heap has.
-const FAULTS: [&str; 7] = [
-    "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP",
-];
 
 /// The life of a forked child below which its resident memory is not divided: that takes longer than
 /// all else at its end.
@@ -102,7 +97,9 @@ pub(super) fn write(directory: &Path, ending: &str) {
     let mut mmap = inherited::own_reading(inherited, "mmap");
     let mapped = mmap.as_ref().map(Mapped::of).unwrap_or_default();
     let is_short = inherited.is_some() && elapsed() < SHORT_LIFE;
-    let mut memory = (!is_short && !is_restricted && !FAULTS.contains(&ending))
+    // After a fault, the program's allocator may be in the middle of a call, and the list of mappings may need more
+    // memory than Plimsoll's own heap has.
+    let mut memory = (!is_short && !is_restricted && !signals::is_fault(ending))
         .then(profile::memory::read_at_exit)
         .flatten();
     let numbers = numbers(ending, &mut counted, inherited, mapped, memory.as_ref());

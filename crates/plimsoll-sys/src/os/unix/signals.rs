@@ -1,19 +1,82 @@
-//! Signals of the calling thread.
+//! Signals that end the process, and signals of the calling thread.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-/// Signals that an instruction of the receiving thread causes.
-const OF_INSTRUCTIONS: [i32; 7] = [
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGILL,
-    libc::SIGFPE,
-    libc::SIGTRAP,
-    libc::SIGSYS,
-    libc::SIGABRT,
-];
+/// What causes a signal, and what follows when its handler returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A process, a timer, or a limit.
+    Sender,
+    /// An instruction of the receiving thread, which has been executed: the thread goes on behind it.
+    Instruction,
+    /// An instruction of the receiving thread, which is executed again.
+    RepeatedInstruction,
+}
+
+/// A signal that ends the process by default, perhaps with a core dump.
+#[derive(Clone, Copy, Debug)]
+pub struct Fatal {
+    /// The number of the signal.
+    pub number: i32,
+    /// The name of the signal.
+    pub name: &'static str,
+    /// What causes the signal. Any process may send it as well.
+    pub cause: Cause,
+}
+
+/// The signals that end the process by default.
+pub const FATAL: [Fatal; 18] = {
+    use Cause::{Instruction, RepeatedInstruction, Sender};
+    const fn fatal(number: i32, name: &'static str, cause: Cause) -> Fatal {
+        Fatal {
+            number,
+            name,
+            cause,
+        }
+    }
+    [
+        fatal(libc::SIGHUP, "SIGHUP", Sender),
+        fatal(libc::SIGINT, "SIGINT", Sender),
+        fatal(libc::SIGQUIT, "SIGQUIT", Sender),
+        fatal(libc::SIGILL, "SIGILL", RepeatedInstruction),
+        fatal(libc::SIGTRAP, "SIGTRAP", Instruction),
+        fatal(libc::SIGABRT, "SIGABRT", Instruction),
+        fatal(libc::SIGBUS, "SIGBUS", RepeatedInstruction),
+        fatal(libc::SIGFPE, "SIGFPE", RepeatedInstruction),
+        fatal(libc::SIGUSR1, "SIGUSR1", Sender),
+        fatal(libc::SIGSEGV, "SIGSEGV", RepeatedInstruction),
+        fatal(libc::SIGUSR2, "SIGUSR2", Sender),
+        fatal(libc::SIGPIPE, "SIGPIPE", Sender),
+        fatal(libc::SIGALRM, "SIGALRM", Sender),
+        fatal(libc::SIGTERM, "SIGTERM", Sender),
+        fatal(libc::SIGXCPU, "SIGXCPU", Sender),
+        fatal(libc::SIGXFSZ, "SIGXFSZ", Sender),
+        fatal(libc::SIGVTALRM, "SIGVTALRM", Sender),
+        fatal(libc::SIGSYS, "SIGSYS", Instruction),
+    ]
+};
+
+impl Fatal {
+    /// Returns the signal with this number.
+    pub fn of(number: i32) -> Option<&'static Self> {
+        FATAL.iter().find(|signal| signal.number == number)
+    }
+
+    /// Returns whether an instruction causes the signal. The thread may be at any place then, such as in the middle of
+    /// its allocator.
+    pub fn is_fault(&self) -> bool {
+        self.cause != Cause::Sender
+    }
+}
+
+/// Returns whether this is the name of a signal that an instruction causes.
+pub fn is_fault(name: &str) -> bool {
+    FATAL
+        .iter()
+        .any(|signal| signal.is_fault() && signal.name == name)
+}
 
 /// The calling thread's signals are blocked until this is dropped on the same thread. A signal that arrives
 /// earlier is delivered then. Where a system call filter forbids to block signals, they stay as they are.
@@ -71,8 +134,8 @@ fn block() -> MaybeUninit<libc::sigset_t> {
     // SAFETY: the first call initializes the set, and the others use it.
     unsafe {
         libc::sigfillset(blocked.as_mut_ptr());
-        for signal in OF_INSTRUCTIONS {
-            libc::sigdelset(blocked.as_mut_ptr(), signal);
+        for signal in FATAL.iter().filter(|signal| signal.is_fault()) {
+            libc::sigdelset(blocked.as_mut_ptr(), signal.number);
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), before.as_mut_ptr());
     }
