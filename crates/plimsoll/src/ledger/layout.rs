@@ -14,7 +14,7 @@ pub(crate) const LAYOUT: LedgerLayout = LedgerLayout {
     log: LOG,
     log_entries: MAX_ENTRIES,
     shard_index: GENERATION_BYTES - TRAILER_BYTES + offset_of!(Trailer, index),
-    shard_active: GENERATION_BYTES - TRAILER_BYTES + offset_of!(Trailer, active),
+    shard_active: GENERATION_BYTES - TRAILER_BYTES + offset_of!(Trailer, flags),
 };
 
 const _: () = assert!(Protocol::PerCpu as u64 == protocol::PER_CPU);

@@ -1,4 +1,9 @@
-//! A shard for each thread, with a flag that is up while its owner writes.
+//! A shard for each thread, with flags that are up while its owner writes.
+//!
+//! A signal handler may interrupt its thread while it writes, and count in the same shard. `active` is what
+//! `increment!` raises and lowers, also in a handler. An operation on several words has a flag that `increment!` does
+//! not lower, and that operations of handlers leave up. An `increment!` that is interrupted has only its last
+//! instruction before it, so a cut may lack its one count until the next.
 
 use std::marker::PhantomData;
 
@@ -7,6 +12,58 @@ use plimsoll_sys::primitives::{
 };
 
 use super::{Delta, Generation, Shards};
+
+/// The flags of a shard, which its owner raises before it reads the generation.
+#[repr(C)]
+pub(crate) struct Flags {
+    /// Not 0 during any operation. In this place, the kernel's area has the running sequence.
+    active: AtomicUsize,
+    /// The stack frame of the operation on several words that is under way; 0 for none.
+    frame: AtomicUsize,
+}
+
+impl Flags {
+    #[cfg(loom)]
+    fn new() -> Self {
+        Self {
+            active: AtomicUsize::new(0),
+            frame: AtomicUsize::new(0),
+        }
+    }
+
+    /// Raises the flags for an operation on several words. Returns the frame of the operation that this one interrupts
+    /// as part of a signal handler; 0 for none.
+    #[inline(always)]
+    fn raise(&self) -> usize {
+        let local = 0_u8;
+        let here = &raw const local as usize;
+        let before = self.frame.load(Ordering::Relaxed);
+        self.frame.store(here, Ordering::Relaxed);
+        self.active.store(1, Ordering::Relaxed);
+        // The flags come before the generation; the reader's half of the fence is in `settle`.
+        light_barrier();
+        // A handler runs below the frame that it interrupts. Otherwise the frame was left by a jump out of a handler.
+        if before > here { before } else { 0 }
+    }
+
+    /// Lowers the flags unless another operation is interrupted. Release: a reader that sees the flags down sees
+    /// everything that was written under them.
+    #[inline(always)]
+    fn lower(&self, interrupted: usize) {
+        self.active.store(interrupted, Ordering::Release);
+        self.frame.store(interrupted, Ordering::Release);
+    }
+
+    fn is_up(&self) -> bool {
+        self.frame.load(Ordering::Acquire) != 0 || self.active.load(Ordering::Acquire) != 0
+    }
+
+    /// Lowers the flags of an operation that does not go on.
+    #[cfg(not(loom))]
+    fn reset(&self) {
+        self.lower(0);
+    }
+}
 
 /// The position of a shard, held by the thread that owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,18 +166,15 @@ impl<D: Delta> PerThread<D> {
         entries: &[(usize, u64)],
         current: impl FnOnce() -> Generation,
     ) {
-        let active = self.storage.active(shard.0);
-        active.store(1, Ordering::Relaxed);
-        // The flag comes before the generation; the reader's half of the fence is in `settle`.
-        light_barrier();
+        let flags = self.storage.flags(shard.0);
+        let interrupted = flags.raise();
         let words = self.storage.words(shard.0, current());
         for &(word, amount) in entries {
             // One writer: a load and a store, not a read-modify-write.
             let sum = words[word].load(Ordering::Relaxed).wrapping_add(amount);
             words[word].store(sum, Ordering::Relaxed);
         }
-        // Release: a reader that sees the flag down sees everything that was written under it.
-        active.store(0, Ordering::Release);
+        flags.lower(interrupted);
     }
 }
 
@@ -139,7 +193,7 @@ impl<D: Delta> Shards<D> for PerThread<D> {
                 if seen_idle[word] & bit != 0 {
                     continue;
                 }
-                if self.storage.active(shard).load(Ordering::Acquire) == 0 {
+                if !self.storage.flags(shard).is_up() {
                     seen_idle[word] |= bit;
                 } else {
                     busy = busy.or(Some(shard));
@@ -204,13 +258,13 @@ mod storage {
         /// The shard's position, where the kernel's area has the processor's number.
         pub(crate) index: AtomicU32,
         _cpu_id: u32,
-        pub(crate) active: AtomicUsize,
+        pub(crate) flags: Flags,
         next_free: AtomicU32,
     }
 
     const _: () = assert!(size_of::<Trailer>() <= TRAILER_BYTES);
     const _: () =
-        assert!(std::mem::offset_of!(Trailer, active) == std::mem::offset_of!(Area, sequence));
+        assert!(std::mem::offset_of!(Trailer, flags) == std::mem::offset_of!(Area, sequence));
 
     pub(super) struct Storage<D> {
         region: Region,
@@ -287,8 +341,8 @@ mod storage {
             std::ptr::from_ref(self.trailer(shard)).cast_mut().cast()
         }
 
-        pub(super) fn active(&self, shard: u32) -> &AtomicUsize {
-            &self.trailer(shard).active
+        pub(super) fn flags(&self, shard: u32) -> &Flags {
+            &self.trailer(shard).flags
         }
 
         pub(super) fn next_free(&self, shard: u32) -> &AtomicU32 {
@@ -323,6 +377,12 @@ mod storage {
             self.storage.capacity()
         }
 
+        /// Returns whether a reader waits for the owner of a shard.
+        #[cfg(test)]
+        pub(crate) fn is_writing(&self, shard: ShardIndex) -> bool {
+            self.storage.flags(shard.0).is_up()
+        }
+
         /// Returns the bytes that are accessible.
         pub(crate) fn committed(&self) -> usize {
             self.storage.mapped()
@@ -349,9 +409,7 @@ mod storage {
             // SAFETY: the area is the head of a trailer, which consists of atomics and is never
             // unmapped.
             let trailer = unsafe { &*area.cast::<Trailer>() };
-            trailer.active.store(1, Ordering::Relaxed);
-            // The flag comes before the generation, as in `record`.
-            light_barrier();
+            let interrupted = trailer.flags.raise();
             let shard = trailer.index.load(Ordering::Relaxed) as usize * SHARD_BYTES;
             let words = current.load(Ordering::Relaxed) + shard;
             for (word, amount) in entries {
@@ -361,8 +419,7 @@ mod storage {
                 let sum = word.load(Ordering::Relaxed).wrapping_add(amount);
                 word.store(sum, Ordering::Relaxed);
             }
-            // Release: a reader that sees the flag down sees everything that was written under it.
-            trailer.active.store(0, Ordering::Release);
+            trailer.flags.lower(interrupted);
         }
 
         /// Records that private memory of the process has replaced the file's memory.
@@ -374,10 +431,10 @@ mod storage {
             self.storage.area(shard.0)
         }
 
-        /// Lowers the flag of a shard, so that readers do not wait for its thread.
+        /// Lowers the flags of a shard, so that readers do not wait for its thread.
         #[cfg(feature = "preload")]
         pub(crate) fn discard(&self, shard: ShardIndex) {
-            self.storage.active(shard.0).store(0, Ordering::Release);
+            self.storage.flags(shard.0).reset();
         }
 
         /// Releases all shards except `kept`: in the child of a fork, where no other owner exists.
@@ -385,7 +442,7 @@ mod storage {
             self.free.store(0, Ordering::Relaxed);
             for shard in (0..self.given_out.load(Ordering::Relaxed)).map(ShardIndex) {
                 if Some(shard) != kept {
-                    self.storage.active(shard.0).store(0, Ordering::Relaxed);
+                    self.storage.flags(shard.0).reset();
                     self.release(shard);
                 }
             }
@@ -401,7 +458,7 @@ mod storage {
     pub(super) const CAPACITY: usize = 3;
 
     struct Shard {
-        active: AtomicUsize,
+        flags: Flags,
         next_free: AtomicU32,
         words: [Vec<AtomicU64>; 2],
     }
@@ -424,8 +481,8 @@ mod storage {
             true
         }
 
-        pub(super) fn active(&self, shard: u32) -> &AtomicUsize {
-            &self.shards[shard as usize].active
+        pub(super) fn flags(&self, shard: u32) -> &Flags {
+            &self.shards[shard as usize].flags
         }
 
         pub(super) fn next_free(&self, shard: u32) -> &AtomicU32 {
@@ -441,7 +498,7 @@ mod storage {
         pub(crate) fn new() -> Self {
             let words = || (0..D::WORDS).map(|_| AtomicU64::new(0)).collect();
             let shard = |_| Shard {
-                active: AtomicUsize::new(0),
+                flags: Flags::new(),
                 next_free: AtomicU32::new(0),
                 words: [words(), words()],
             };

@@ -454,3 +454,53 @@ fn a_reader_does_not_wait_for_a_discarded_operation() {
     LEDGER.discard_interrupted(writer);
     assert_eq!(LEDGER.read().delta.given[0], 1);
 }
+
+#[test]
+fn a_signal_handler_leaves_the_flag_of_the_operation_up_that_it_interrupts() {
+    static HANDLED: Ledger<Flow> = Ledger::new();
+    /// Counts as the hooks in a signal handler do.
+    #[inline(never)]
+    fn count_in_handler(writer: Writer) {
+        HANDLED.record(writer, &[(0, 1), (1, 1)]);
+        // SAFETY: the area is this thread's, and the positions are in the delta.
+        unsafe {
+            HANDLED.record_pair(HANDLED.area(writer), [(0, 1), (1, 1)]);
+            increment!(HANDLED, HANDLED.area(writer), 0_usize, 0);
+        }
+    }
+    HANDLED.open(Some(Protocol::PerThread), None);
+    let writer = HANDLED.enlist();
+    let Writer::Shard(shard) = writer else {
+        unreachable!("opened with per-thread shards")
+    };
+    let is_writing = || HANDLED.per_thread.is_writing(shard);
+    HANDLED.per_thread.record(shard, &[(0, 1)], || {
+        count_in_handler(writer);
+        assert!(is_writing());
+        HANDLED.generation()
+    });
+    assert!(!is_writing());
+    assert_eq!(HANDLED.read().delta.given[0], 4);
+}
+
+/// A handler may leave by a jump over the operation.
+#[test]
+fn the_flag_of_an_operation_that_was_left_comes_down_with_the_next() {
+    static LEDGER: Ledger<Flow> = Ledger::new();
+    LEDGER.open(Some(Protocol::PerThread), None);
+    let writer = LEDGER.enlist();
+    let Writer::Shard(shard) = writer else {
+        unreachable!("opened with per-thread shards")
+    };
+    let left = std::panic::catch_unwind(|| {
+        // The operation that is left lies deeper in the stack than the next.
+        let below = std::hint::black_box([0_u8; 1 << 14]);
+        LEDGER.per_thread.record(shard, &[(0, 1)], || {
+            std::hint::black_box(&below);
+            std::panic::resume_unwind(Box::new(()))
+        });
+    });
+    assert!(left.is_err() && LEDGER.per_thread.is_writing(shard));
+    LEDGER.record(writer, &[(0, 1)]);
+    assert!(!LEDGER.per_thread.is_writing(shard));
+}
