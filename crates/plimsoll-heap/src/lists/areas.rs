@@ -197,7 +197,7 @@ pub(crate) fn attach() -> bool {
         Kind::Processors => rseq::area(),
         Kind::Threads => AREAS.acquire().filter(|&area| {
             // SAFETY: `ended` accepts areas of `AREAS`.
-            let is_set = AREAS.key.never_allocates() && unsafe { AREAS.key.set(area.cast()) };
+            let is_set = unsafe { AREAS.key.set(area.cast()) };
             if !is_set {
                 AREAS.release(area);
             }

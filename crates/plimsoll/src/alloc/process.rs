@@ -110,10 +110,10 @@ pub(super) fn is_beside_own_range(block: *const u8) -> bool {
     block as usize >= own_range_end() || is_below_own_range(block)
 }
 
-/// Makes the calling thread call [`thread_ends`] when it ends.
-pub(super) fn at_thread_exit() {
+/// Makes the calling thread call [`thread_ends`] when it ends. Returns `false` if it will not.
+pub(super) fn at_thread_exit() -> bool {
     // SAFETY: the value only has to differ from null.
-    unsafe { EXIT_KEY.set(std::ptr::dangling::<c_void>()) };
+    unsafe { EXIT_KEY.set(std::ptr::dangling::<c_void>()) }
 }
 
 unsafe extern "C" fn thread_ends(_: *mut c_void) {

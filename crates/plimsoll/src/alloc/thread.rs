@@ -120,13 +120,16 @@ impl Thread {
             // shard, and `LostEvents` counts its samples: the memory for samples may not exist yet.
             return;
         }
-        let writer = HEAP.enlist();
+        let mut writer = HEAP.enlist();
+        let has_shard = matches!(writer, Writer::Shard(_) | Writer::FencedShard(_));
+        if has_shard && !process::at_thread_exit() {
+            // The shard would not be released.
+            HEAP.retire(writer);
+            writer = Writer::Shared;
+        }
         self.cold.writer.set(writer);
         self.cold.stage.set(Stage::Enlisted);
         self.set_route();
-        if matches!(writer, Writer::Shard(_) | Writer::FencedShard(_)) {
-            process::at_thread_exit();
-        }
         thread::enter();
     }
 

@@ -75,7 +75,7 @@ fn own() -> *const Place {
 
 /// Enters the calling thread's stack, unless it is already there or unknown. For hooks.
 pub(crate) fn enter() {
-    if !KEY.never_allocates() || !own().is_null() {
+    if !KEY.is_prepared() || !own().is_null() {
         return;
     }
     let Some(stack) = thread_stack::own() else {

@@ -17,8 +17,8 @@ pub struct Key {
     number: AtomicUsize,
 }
 
-/// The number of keys whose values C libraries keep in the thread itself; for others they may
-/// allocate.
+/// The number of keys whose values C libraries keep in the thread itself. For others they may
+/// allocate, which hooks must not do.
 const KEYS_WITHOUT_ALLOCATION: usize = 32;
 
 /// The keys that have been prepared.
@@ -57,7 +57,8 @@ impl Key {
     }
 
     /// Makes the key usable: `destructor` will receive the value of each ending thread that is not
-    /// null. Call it once. Returns `false` if the system refuses.
+    /// null. Call it once. Returns `false` if the system has no key whose values take no
+    /// allocation.
     pub fn prepare(&'static self, destructor: Destructor) -> bool {
         let this = ptr::from_ref(self).cast_mut();
         let is_listed = PREPARED.iter().any(|entry| {
@@ -70,11 +71,16 @@ impl Key {
         }
         let mut key = 0;
         // SAFETY: `key` is writable, and the destructor has the required type.
-        let failed = unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) };
-        if failed == 0 {
-            self.number.store(key as usize + 1, Ordering::Release);
+        if unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) } != 0 {
+            return false;
         }
-        failed == 0
+        if key as usize >= KEYS_WITHOUT_ALLOCATION {
+            // SAFETY: the key was made above, and no thread has a value for it.
+            unsafe { libc::pthread_key_delete(key) };
+            return false;
+        }
+        self.number.store(key as usize + 1, Ordering::Release);
+        true
     }
 
     /// Makes the key unusable, as before [`Key::prepare`].
@@ -92,12 +98,6 @@ impl Key {
         self.number.load(Ordering::Acquire) != 0
     }
 
-    /// Returns whether [`Key::set`] never allocates.
-    #[inline]
-    pub fn never_allocates(&self) -> bool {
-        (1..=KEYS_WITHOUT_ALLOCATION).contains(&self.number.load(Ordering::Acquire))
-    }
-
     /// Returns the calling thread's value.
     #[inline]
     pub fn get(&self) -> *mut c_void {
@@ -108,7 +108,7 @@ impl Key {
         }
     }
 
-    /// Sets the calling thread's value. Returns `false` if the destructor will not run.
+    /// Sets the calling thread's value, without allocation. Returns `false` if the destructor will not run.
     ///
     /// # Safety
     /// The destructor may be called with `value`.
@@ -150,5 +150,27 @@ mod tests {
         thread.join().unwrap();
         // Joining comes after the destructors of the C library.
         assert_eq!(ENDED.load(Ordering::Relaxed), 5);
+        keys_with_allocation_are_refused();
+    }
+
+    /// Part of the test above: no other thread may take keys meanwhile.
+    fn keys_with_allocation_are_refused() {
+        static LATE: Key = Key::new();
+        let keys: Vec<_> = (0..KEYS_WITHOUT_ALLOCATION)
+            .map(|_| {
+                let mut key = 0;
+                // SAFETY: `key` is writable.
+                let failed = unsafe { libc::pthread_key_create(&raw mut key, None) };
+                assert_eq!(failed, 0);
+                key
+            })
+            .collect();
+        assert!(!LATE.prepare(ended) && !LATE.is_prepared());
+        // SAFETY: the destructor accepts any value.
+        assert!(!unsafe { LATE.set(std::ptr::dangling()) } && LATE.get().is_null());
+        for key in keys {
+            // SAFETY: the key was made above.
+            unsafe { libc::pthread_key_delete(key) };
+        }
     }
 }

@@ -28,12 +28,6 @@ impl Key {
         false
     }
 
-    /// Returns `false`.
-    #[inline]
-    pub fn never_allocates(&self) -> bool {
-        false
-    }
-
     /// Returns a null pointer.
     #[inline]
     pub fn get(&self) -> *mut c_void {

@@ -45,12 +45,6 @@ impl Key {
         self.index.load(Ordering::Acquire) != api::NO_INDEX
     }
 
-    /// Returns whether [`Key::set`] never allocates: the system's heap is not the program's.
-    #[inline]
-    pub fn never_allocates(&self) -> bool {
-        self.is_prepared()
-    }
-
     /// Returns the calling thread's value.
     pub fn get(&self) -> *mut c_void {
         match self.index.load(Ordering::Acquire) {

@@ -102,9 +102,9 @@ pub(super) fn arm_own() {
     };
     OWN.set(entry.name(turn));
     if entry.start(turn, libc::CLOCK_THREAD_CPUTIME_ID, clock::thread_cpu()) {
-        // A key that allocates is not for hooks: the watching thread finds the timer instead.
+        // Without a key, the watching thread finds the timer instead.
         // SAFETY: the value is a `&'static Entry`, as the key's destructor expects.
-        let _ = KEY.never_allocates() && unsafe { KEY.set(std::ptr::from_ref(entry).cast()) };
+        let _ = unsafe { KEY.set(std::ptr::from_ref(entry).cast()) };
     }
 }
 
