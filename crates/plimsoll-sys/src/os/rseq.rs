@@ -19,10 +19,19 @@ pub struct Area {
 
 /// Returns the calling thread's area, if the C library registered one that the kernel accepted.
 pub fn area() -> Option<*mut Area> {
+    Some(registered()?.0)
+}
+
+/// Returns the number of the processor on which the calling thread has just run, if it has such an area.
+pub fn processor() -> Option<usize> {
+    Some(registered()?.1)
+}
+
+fn registered() -> Option<(*mut Area, usize)> {
     let offset = arch::rseq_area_offset()?;
     let area = arch::thread_pointer().wrapping_add_signed(offset) as *mut Area;
     // SAFETY: the area lies in this thread's control block, at the offset that the C library
     // exports. The read is volatile, since the kernel writes the field.
     let cpu = unsafe { (&raw const (*area).cpu_id).read_volatile() };
-    (cpu >= 0).then_some(area)
+    Some((area, usize::try_from(cpu).ok()?))
 }

@@ -16,7 +16,8 @@
 use std::marker::PhantomData;
 
 use plimsoll_sys::os::region::{self, Part, Region};
-use plimsoll_sys::os::{cpus, membarrier, rseq::Area};
+use plimsoll_sys::os::rseq::{self, Area};
+use plimsoll_sys::os::{cpus, membarrier};
 use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Ordering};
 
 use super::arch;
@@ -26,8 +27,16 @@ use super::{Delta, GENERATION_BYTES, Generation, MAX_ENTRIES, SHARD_BYTES, Shard
 /// its own maximum.
 const MAX_CPUS: usize = 8192;
 
+/// Returns the number of processors that get shards.
 fn most_cpus() -> usize {
     cpus::possible().unwrap_or(MAX_CPUS).min(MAX_CPUS)
+}
+
+/// Returns whether each number that a sequence can read is below [`most_cpus`]: sequences do not check. `current` is a
+/// number that was just read.
+fn all_have_shards(possible: Option<usize>, current: Option<usize>) -> bool {
+    let most = possible.unwrap_or(MAX_CPUS);
+    most <= MAX_CPUS && current.is_some_and(|current| current < most)
 }
 
 /// A word that no delta uses: an operation of fewer than [`MAX_ENTRIES`] words adds 0 to it.
@@ -70,8 +79,11 @@ impl<D: Delta> PerCpu<D> {
     }
 
     /// Maps the shards, of which only those of processors in use will take memory; or uses `room`.
-    /// Returns the address of the first, or `None` if the system refuses.
+    /// Returns the address of the first, or `None` if the system refuses or may have more processors.
     pub(crate) fn open(&self, room: Option<Part>) -> Option<usize> {
+        if !all_have_shards(cpus::possible(), rseq::processor()) {
+            return None;
+        }
         let cpus = most_cpus();
         let mapped = match room {
             None => {
@@ -201,5 +213,19 @@ impl<D: Delta> Shards<D> for PerCpu<D> {
     fn bytes(&self) -> (usize, usize) {
         let mapped = 2 * self.cpus.load(Ordering::Relaxed) * SHARD_BYTES;
         (mapped, mapped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_per_processor_only_if_every_processor_has_one() {
+        assert!(all_have_shards(Some(4), Some(3)));
+        assert!(all_have_shards(None, Some(MAX_CPUS - 1)));
+        assert!(!all_have_shards(Some(4), Some(4)));
+        assert!(!all_have_shards(Some(MAX_CPUS + 1), Some(0)));
+        assert!(!all_have_shards(Some(4), None));
     }
 }

@@ -80,59 +80,84 @@ pub fn possible() -> Option<usize> {
 
 fn read_possible() -> Option<usize> {
     let path = c"/sys/devices/system/cpu/possible";
-    let mut text = [0u8; 256];
-    // SAFETY: the path is NUL-terminated, and the kernel writes at most `text.len()` bytes.
-    let length = unsafe {
+    // SAFETY: the path is NUL-terminated.
+    let file = unsafe {
         let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
         // AT_FDCWD is negative; the kernel reads the low 32 bits.
         let at = libc::AT_FDCWD as usize;
-        let fd = super::syscall::call(
+        super::syscall::call(
             libc::SYS_openat,
             [at, path.as_ptr() as usize, flags, 0, 0, 0],
-        );
-        let fd = usize::try_from(fd).ok()?;
-        let read = call3(libc::SYS_read, fd, text.as_mut_ptr() as usize, text.len());
-        call3(libc::SYS_close, fd, 0, 0);
-        usize::try_from(read).ok()?
+        )
     };
-    parse(&text[..length])
+    let file = usize::try_from(file).ok()?;
+    let found = highest_in(|text| {
+        // SAFETY: the kernel writes at most `text.len()` bytes.
+        let read = unsafe { call3(libc::SYS_read, file, text.as_mut_ptr() as usize, text.len()) };
+        usize::try_from(read).ok()
+    });
+    // SAFETY: the file was opened above.
+    unsafe { call3(libc::SYS_close, file, 0, 0) };
+    found?.checked_add(1)
 }
 
-/// Returns the highest number in a list such as `0-7`, `0` or `0-3,8-11`, plus one.
-fn parse(list: &[u8]) -> Option<usize> {
-    let mut highest = None;
-    let mut number = None;
-    for &byte in list {
-        match byte {
-            b'0'..=b'9' => {
-                let digit = usize::from(byte - b'0');
-                number = Some(
-                    number
-                        .unwrap_or(0usize)
-                        .checked_mul(10)?
-                        .checked_add(digit)?,
-                );
-                highest = highest.max(number);
+/// Returns the highest number in a list such as `0-7`, `0` or `0-3,8-11`. `read` fills a buffer with the next bytes of the
+/// list, and returns their number: 0 at the end.
+fn highest_in(mut read: impl FnMut(&mut [u8]) -> Option<usize>) -> Option<usize> {
+    let mut text = [0; 64];
+    let (mut highest, mut number) = (None, None);
+    loop {
+        let length = read(&mut text)?;
+        if length == 0 {
+            return highest;
+        }
+        for &byte in text.get(..length)? {
+            match byte {
+                b'0'..=b'9' => {
+                    let before = number.unwrap_or(0usize).checked_mul(10)?;
+                    number = Some(before.checked_add(usize::from(byte - b'0'))?);
+                    highest = highest.max(number);
+                }
+                b'-' | b',' | b'\n' => number = None,
+                _ => return None,
             }
-            b'-' | b',' | b'\n' => number = None,
-            _ => return None,
         }
     }
-    highest?.checked_add(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Parses a list that is read in parts of at most `most` bytes.
+    fn parse(mut list: &[u8], most: usize) -> Option<usize> {
+        highest_in(|text| {
+            let length = list.len().min(text.len()).min(most);
+            let (part, rest) = list.split_at(length);
+            text[..length].copy_from_slice(part);
+            list = rest;
+            Some(length)
+        })
+    }
+
     #[test]
     fn reads_the_kernels_list_format() {
-        assert_eq!(parse(b"0\n"), Some(1));
-        assert_eq!(parse(b"0-1\n"), Some(2));
-        assert_eq!(parse(b"0-3,8-127\n"), Some(128));
-        assert_eq!(parse(b""), None);
-        assert_eq!(parse(b"all"), None);
-        assert_eq!(parse(b"99999999999999999999999"), None);
+        assert_eq!(parse(b"0\n", 64), Some(0));
+        assert_eq!(parse(b"0-1\n", 64), Some(1));
+        assert_eq!(parse(b"0-3,8-127\n", 64), Some(127));
+        assert_eq!(parse(b"", 64), None);
+        assert_eq!(parse(b"all", 64), None);
+        assert_eq!(parse(b"99999999999999999999999", 64), None);
+        assert_eq!(highest_in(|_| None), None);
+    }
+
+    #[test]
+    fn a_list_of_any_length_is_read_to_its_end() {
+        let numbers: Vec<String> = (0..1000).map(|cpu| (2 * cpu).to_string()).collect();
+        let list = numbers.join(",");
+        for most in 1..=64 {
+            assert_eq!(parse(list.as_bytes(), most), Some(1998), "{most}");
+        }
     }
 
     #[test]
