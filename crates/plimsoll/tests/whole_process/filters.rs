@@ -256,6 +256,43 @@ fn a_process_whose_threads_cannot_be_read_goes_on() {
     std::process::exit(3);
 }
 
+/// The child of a fork closes the sockets of the pages, and a release of memory ends in the C library.
+#[test]
+fn a_fork_and_a_release_of_memory_make_no_forbidden_call() {
+    if std::env::var_os(FILTER).is_none() {
+        let test = "a_fork_and_a_release_of_memory_make_no_forbidden_call";
+        let mut command = child::command(test, "http=127.0.0.1:0");
+        let output = command.env(FILTER, "").output().expect("it starts");
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        return;
+    }
+    let started = plimsoll::start();
+    assert!(started.http_address().is_some());
+    // Every second block stays, so that whole free pages lie between blocks.
+    let mut blocks: Vec<Option<Vec<u8>>> = (0..64).map(|_| Some(vec![1; 64 << 10])).collect();
+    blocks.iter_mut().step_by(2).for_each(|block| *block = None);
+    let forbidden = [
+        libc::SYS_close,
+        libc::SYS_fstat,
+        libc::SYS_newfstatat,
+        libc::SYS_madvise,
+    ];
+    let kill = libc::SECCOMP_RET_KILL_PROCESS;
+    install(&forbidden, kill, libc::SECCOMP_RET_ALLOW, true);
+    plimsoll::free_os_memory();
+    // SAFETY: the child ends at once, and the parent waits for it.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::_exit(4);
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        assert_eq!(libc::WEXITSTATUS(status), 4);
+        libc::_exit(3)
+    }
+}
+
 #[test]
 fn each_filter_is_survived() {
     if let Ok(description) = std::env::var(FILTER) {

@@ -149,6 +149,28 @@ pub fn may_read_files() -> bool {
     check(&FILES).is_ok() && allows(libc::SYS_mmap)
 }
 
+/// Returns whether the process may ask for the kind of a file, and close it.
+pub fn may_close_files() -> bool {
+    const CALLS: [Named; 3] = [
+        (libc::SYS_fstat, "fstat"),
+        (libc::SYS_newfstatat, "newfstatat"),
+        (libc::SYS_close, "close"),
+    ];
+    check(&CALLS).is_ok()
+}
+
+/// Returns whether the process may return memory to the system, as its allocator does.
+pub fn may_release_memory() -> bool {
+    const CALLS: [Named; 5] = [
+        (libc::SYS_brk, "brk"),
+        (libc::SYS_madvise, "madvise"),
+        (libc::SYS_mmap, "mmap"),
+        (libc::SYS_mprotect, "mprotect"),
+        (libc::SYS_munmap, "munmap"),
+    ];
+    check(&CALLS).is_ok()
+}
+
 /// The calls that begin a thread, end it, and let it wait meanwhile.
 pub const THREADS: [Named; 16] = [
     (libc::SYS_mmap, "mmap"),

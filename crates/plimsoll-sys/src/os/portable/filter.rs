@@ -12,6 +12,18 @@ pub fn may_read_files() -> bool {
     true
 }
 
+/// Returns `true`.
+#[inline]
+pub fn may_close_files() -> bool {
+    true
+}
+
+/// Returns `true`.
+#[inline]
+pub fn may_release_memory() -> bool {
+    true
+}
+
 /// Does nothing.
 #[inline]
 pub fn notice_inherited(_known: Option<u32>) {}

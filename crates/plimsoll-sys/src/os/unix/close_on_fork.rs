@@ -6,6 +6,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
+use crate::os::filter;
 use crate::os::fork::{Rank, Table, join};
 use crate::primitives::{AtomicI32, AtomicU64, Ordering};
 
@@ -53,7 +54,8 @@ pub fn register(socket: BorrowedFd<'_>) {
 
 static FORK: Table = Table::new(Rank::TABLES, after_fork_in_child);
 
-/// Closes the registered sockets. Called in the child of a fork.
+/// Closes the registered sockets. Called in the child of a fork. Where a system call filter forbids that, the child keeps
+/// them.
 fn after_fork_in_child() {
     for entry in &ENTRIES {
         let known = entry.descriptor.swap(0, Ordering::Acquire);
@@ -72,8 +74,11 @@ impl Entry {
     }
 }
 
-/// Returns the inode of a socket; `None` if the descriptor is not one.
+/// Returns the inode of a socket; `None` if the descriptor is not one, or if a filter forbids to ask and to close it.
 fn inode(descriptor: RawFd) -> Option<u64> {
+    if !filter::may_close_files() {
+        return None;
+    }
     let mut found = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: `found` is a valid place for the result, and zeros are a valid `stat`.
     let found = unsafe {
