@@ -84,6 +84,29 @@ impl Image {
         (!all.contains(&0)).then_some(image)
     }
 
+    /// Returns a program that consists of one segment of code.
+    #[cfg(test)]
+    pub(super) fn of_code(start: usize, length: usize) -> Self {
+        let header = Elf64_Phdr {
+            p_type: libc::PT_LOAD,
+            p_flags: libc::PF_R | libc::PF_X,
+            p_offset: 0,
+            p_vaddr: start as u64,
+            p_paddr: 0,
+            p_filesz: length as u64,
+            p_memsz: length as u64,
+            p_align: 1,
+        };
+        Self {
+            headers: Box::leak(Box::new([header])),
+            bias: 0,
+            symbols: 0,
+            strings: 0,
+            table: 0,
+            has_text_relocations: false,
+        }
+    }
+
     /// Returns whether the loader writes to the program's code.
     pub fn has_text_relocations(&self) -> bool {
         self.has_text_relocations

@@ -2,7 +2,8 @@
 //!
 //! The first five bytes of a function become a jump to a thunk, which jumps to the hook. A
 //! trampoline holds the displaced instructions and continues behind them: it is the original
-//! function for its hook. Thunks and trampolines lie in an area near the program.
+//! function for its hook. Thunks and trampolines lie in an area near the program. Until all functions
+//! are redirected, thunks jump to trampolines, so that a function works at any time.
 //!
 //! # Conditions
 //! - The displaced instructions are of known forms, which `arch` lists. All others are refused.
@@ -92,7 +93,7 @@ pub unsafe fn redirect(image: &Image, all: &mut [Redirection]) -> Result<(), (us
     for (at, its) in all.iter_mut().enumerate() {
         let thunk = area.part(at);
         let trampoline = thunk.address + arch::THUNK;
-        let written = arch::thunk(its.hook, thunk.bytes)
+        let written = arch::thunk(thunk.address, area.target(at), thunk.bytes)
             .and_then(|()| {
                 let bytes = &mut thunk.bytes[arch::THUNK..];
                 arch::trampoline(&moved[at], its.function, trampoline, bytes)
@@ -106,6 +107,7 @@ pub unsafe fn redirect(image: &Image, all: &mut [Redirection]) -> Result<(), (us
             }
         }
         its.original = trampoline;
+        area.set_target(at, trampoline);
     }
     if !area.make_executable() {
         area.discard();
@@ -119,12 +121,19 @@ pub unsafe fn redirect(image: &Image, all: &mut [Redirection]) -> Result<(), (us
             continue;
         }
         // `replace` has stored the original bytes of those before in place of the jumps.
+        let mut are_restored = true;
         for (at, its) in all[..at].iter().enumerate() {
             // SAFETY: as above.
-            unsafe { pages::replace(image, place(at, its), &mut jumps[at]) };
+            are_restored &= unsafe { pages::replace(image, place(at, its), &mut jumps[at]) };
         }
-        area.discard();
+        // A jump that stays leads to the original function by its thunk.
+        if are_restored {
+            area.discard();
+        }
         return Err((at, Obstacle::Denied));
+    }
+    for (at, its) in all.iter().enumerate() {
+        area.set_target(at, its.hook);
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ pub(crate) fn jump(_: usize, _: usize) -> Option<[u8; JUMP]> {
     None
 }
 
-pub(crate) fn thunk(_: usize, _: &mut [u8]) -> Option<()> {
+pub(crate) fn thunk(_: usize, _: usize, _: &mut [u8]) -> Option<()> {
     None
 }
 

@@ -8,11 +8,13 @@ use decode::{Flow, Instruction};
 
 mod decode;
 #[cfg(test)]
+mod refused_calls;
+#[cfg(test)]
 mod tests;
 
 /// The size of `jmp rel32`.
 pub(crate) const JUMP: usize = 5;
-/// The size of a thunk: `jmp [rip]`, the address of the hook, and padding.
+/// The size of a thunk: `jmp [rip + distance]`, and padding.
 pub(crate) const THUNK: usize = 16;
 
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
@@ -120,13 +122,12 @@ fn distance(from: usize, to: usize) -> Option<i32> {
     i32::try_from(to.wrapping_sub(from) as isize).ok()
 }
 
-/// Encodes a jump to any address.
-pub(crate) fn thunk(hook: usize, to: &mut [u8]) -> Option<()> {
-    let mut code = [0xcc; THUNK];
-    code[..6].copy_from_slice(&[0xff, 0x25, 0, 0, 0, 0]);
-    code[6..14].copy_from_slice(&hook.to_le_bytes());
-    to.get_mut(..THUNK)?.copy_from_slice(&code);
-    Some(())
+/// Encodes a thunk, which will lie at address `at`: a jump to the address that memory has at `place`. `None` if that is
+/// too far.
+pub(crate) fn thunk(at: usize, place: usize, to: &mut [u8]) -> Option<()> {
+    let to = to.get_mut(..THUNK)?;
+    to.fill(0xcc);
+    Writer { at, to, length: 0 }.jump_by(place)
 }
 
 /// Encodes the trampoline of a function, which will lie at address `at`: the displaced instructions
