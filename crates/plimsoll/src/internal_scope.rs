@@ -292,13 +292,26 @@ pub(crate) fn is_inside() -> bool {
     State::current().is_inside()
 }
 
-/// Calls `work` outside of all scopes of the calling thread.
+/// Calls `work` outside of all scopes of the calling thread, which it is in again when `work` returns or panics.
 pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
     let state = State::current();
-    let scopes = state.replace_scopes(0);
-    let result = work();
-    state.replace_scopes(scopes);
-    result
+    let _outside = Outside {
+        state,
+        scopes: state.replace_scopes(0),
+    };
+    work()
+}
+
+/// The scopes that the thread has left until this is dropped.
+struct Outside {
+    state: State,
+    scopes: u32,
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        self.state.replace_scopes(self.scopes);
+    }
 }
 
 /// Closes all scopes of the calling thread permanently, for a signal handler that ends the process.
@@ -306,4 +319,21 @@ pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
 #[cfg(feature = "preload")]
 pub(crate) fn leave_all() -> bool {
     State::current().replace_scopes(0) > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_outside_of_scopes_ends_inside_again() {
+        let _own = scope();
+        let panicked = std::panic::catch_unwind(|| {
+            outside(|| {
+                assert!(!is_inside());
+                std::panic::resume_unwind(Box::new(()))
+            })
+        });
+        assert!(panicked.is_err() && is_inside());
+    }
 }

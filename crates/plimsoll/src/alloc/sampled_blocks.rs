@@ -315,17 +315,35 @@ fn new_span() -> Option<usize> {
     if let Some(spare) = SPARE.swap(0, Ordering::AcqRel).checked_sub(1) {
         return Some(spare);
     }
-    let fits = |span: usize| ((span + 1) * SPAN <= BLOCKS.length()).then_some(span + 1);
-    let span = SPANS
-        .fetch_update(Ordering::AcqRel, Ordering::Acquire, fits)
-        .ok()?;
-    let usable = BLOCKS.commit((span + 1) * SPAN) && NOTES.commit(notes_of(span + 1));
-    usable.then_some(span)
+    take_span(&SPANS, |spans| {
+        spans * SPAN <= BLOCKS.length()
+            && BLOCKS.commit(spans * SPAN)
+            && NOTES.commit(notes_of(spans))
+    })
+}
+
+/// Takes the next span, if `commit` makes the memory of so many spans usable. Otherwise, the span is left for a later call.
+fn take_span(taken: &AtomicUsize, commit: impl Fn(usize) -> bool) -> Option<usize> {
+    let next = |span: usize| commit(span + 1).then_some(span + 1);
+    taken
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, next)
+        .ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_span_whose_memory_is_refused_is_not_lost() {
+        let taken = AtomicUsize::new(0);
+        assert_eq!(take_span(&taken, |_| true), Some(0));
+        for _ in 0..3 {
+            assert_eq!(take_span(&taken, |_| false), None);
+        }
+        assert_eq!(take_span(&taken, |spans| spans <= 2), Some(1));
+        assert_eq!(take_span(&taken, |spans| spans <= 2), None);
+    }
 
     #[test]
     fn notes_do_not_overlap_and_lie_in_the_memory_that_is_committed_for_them() {

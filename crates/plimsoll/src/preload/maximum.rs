@@ -93,10 +93,8 @@ pub(super) fn begin() {
     FIRST_PEAK.store(peak_resident_bytes(), Ordering::Relaxed);
     IS_ON.store(true, Ordering::Relaxed);
     wakeup::call_before_releases(before_release);
-    maintenance::check_periodically(PeriodicCheck {
-        period: time_to_reading,
-        check,
-    });
+    static CHECK: PeriodicCheck = PeriodicCheck::new(time_to_reading, check);
+    maintenance::check_periodically(&CHECK);
 }
 
 /// Returns the limit of the first thread's stack in bytes; 0 if it is unknown.
