@@ -1,6 +1,7 @@
 //! Reads a stack that may be corrupt, foreign or at its end, without faulting.
 //!
-//! The stack with which a thread was created stays mapped for the life of the thread. It extends
+//! The stack with which a thread was created stays mapped for the life of the thread. The C library knows its extent;
+//! where that is unknown, as for the main thread, memory directly below it counts as part of it. It extends
 //! from the page of the stack pointer up to the thread's control block, or to the end of the main
 //! thread's stack. Once all of its pages were found readable, the range is cached, and a read
 //! within it takes a comparison and a load. Any other address is probed again for each walk, page
@@ -127,6 +128,10 @@ pub(crate) fn known_range(stack_pointer: usize) -> (usize, usize) {
     if low <= page && stack_pointer < high {
         return (low, high);
     }
+    // Another stack may lie directly below, and may be unmapped later.
+    if thread_stack::of_thread().is_some_and(|own| !own.contains(&stack_pointer)) {
+        return (0, 0);
+    }
     let top = if high != 0 {
         low
     } else {
@@ -183,6 +188,56 @@ mod tests {
         assert_eq!(memory.read(at + 1), None);
         assert_eq!(memory.read(usize::MAX & !7), None);
         assert_eq!(memory.read(0x7fff_ffff_f000), None);
+    }
+
+    /// Without a guard between them, all pages from such a stack to the thread's are readable.
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+    #[test]
+    fn a_stack_directly_below_the_threads_is_not_remembered() {
+        const LENGTH: usize = 1 << 20;
+
+        /// Called before `main`, as the library does, since tests run in other threads.
+        #[used]
+        #[unsafe(link_section = ".init_array")]
+        static PREPARE: extern "C" fn() = {
+            extern "C" fn prepare() {
+                thread_stack::prepare();
+            }
+            prepare
+        };
+
+        extern "C" fn walk(below: *mut libc::c_void) -> *mut libc::c_void {
+            let is_known = thread_stack::own().is_some();
+            reads_its_own_stack();
+            let at = below as usize + LENGTH - 2 * PAGE;
+            let mut memory = StackMemory::of_this_thread(at);
+            assert_eq!(memory.read(at), Some(0));
+            if is_known {
+                assert_eq!(memory.known, (0, 0));
+            }
+            // SAFETY: the memory below the stack, which no other code uses.
+            unsafe { libc::munmap(below, LENGTH) };
+            let unmapped = StackMemory::of_this_thread(at).read(at);
+            let right = unmapped.is_none() && is_known;
+            std::ptr::without_provenance_mut(usize::from(right))
+        }
+
+        let memory = region::map(2 * LENGTH).unwrap();
+        // SAFETY: the thread gets the upper half as its stack, and is joined.
+        let right = unsafe {
+            let mut attributes = std::mem::zeroed();
+            assert_eq!(libc::pthread_attr_init(&raw mut attributes), 0);
+            let stack = (memory + LENGTH) as *mut libc::c_void;
+            let set = libc::pthread_attr_setstack(&raw mut attributes, stack, LENGTH);
+            assert_eq!(set, 0);
+            let (mut thread, mut right) = (0, std::ptr::null_mut());
+            let below = memory as *mut libc::c_void;
+            let made = libc::pthread_create(&raw mut thread, &raw const attributes, walk, below);
+            assert_eq!(made, 0);
+            assert_eq!(libc::pthread_join(thread, &raw mut right), 0);
+            right
+        };
+        assert_eq!(right as usize, 1);
     }
 
     #[test]

@@ -117,23 +117,27 @@ impl Probed {
     }
 }
 
-/// Returns the calling thread's stack without its guard; `None` for the main thread and if unknown.
-/// Parts of it that were never used may lack memory. Safe to call in hooks.
+/// Returns the stack on which the calling thread runs, without its guard, if the thread was created with it; `None` for
+/// the main thread and if unknown. Parts of it that were never used may lack memory. Safe to call in hooks.
 pub fn own() -> Option<Range<usize>> {
+    let here = 0u8;
+    of_thread().filter(|stack| stack.contains(&(&raw const here as usize)))
+}
+
+/// Returns the stack with which the calling thread was created; otherwise as [`own`].
+pub fn of_thread() -> Option<Range<usize>> {
     let place = match PLACE.load(Ordering::Acquire) {
         0 => return None,
         place => place,
     };
     let block = thread_pointer();
-    let here = 0u8;
-    let here = &raw const here as usize;
     // SAFETY: `prepare` found these words in the main thread's control block, and all control
     // blocks have the same length.
     let [begin, length, guard] =
         unsafe { (block.wrapping_add(place) as *const [usize; 3]).read_volatile() };
     let end = begin.checked_add(length)?;
     let low = begin.checked_add(guard)?;
-    let fits = begin != 0 && low <= here && here < end && low <= block && block < end;
+    let fits = begin != 0 && low <= block && block < end;
     fits.then_some(low..end)
 }
 

@@ -29,6 +29,11 @@ pub fn own() -> Option<Range<usize>> {
     (low < high).then_some(low..high)
 }
 
+/// Returns the same as [`own`], which does not depend on the stack in use.
+pub fn of_thread() -> Option<Range<usize>> {
+    own()
+}
+
 /// Returns an empty range: the main thread's stack is reported as those of other threads are.
 #[inline]
 pub fn main() -> Range<usize> {
