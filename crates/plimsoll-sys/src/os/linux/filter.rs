@@ -144,9 +144,9 @@ pub const FILES: [Named; 9] = [
     (libc::SYS_fcntl, "fcntl"),
 ];
 
-/// Returns whether the process may read files, and map them.
+/// Returns whether the process may read files, also at positions, and map memory for them.
 pub fn may_read_files() -> bool {
-    check(&FILES).is_ok() && allows(libc::SYS_mmap)
+    check(&FILES).is_ok() && allows(libc::SYS_pread64) && allows(libc::SYS_mmap)
 }
 
 /// Returns whether the process may ask for the kind of a file, and close it.
