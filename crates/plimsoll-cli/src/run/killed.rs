@@ -4,16 +4,17 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_postmortem::{Amount, Ended, MappingSite, PostMortem};
 use plimsoll_symbolize::Detail;
 
+use super::found_reports;
 use super::library;
-use super::numbers::{KILLED, Numbers};
-use super::report_file;
+use super::numbers::{KILLED, Machine, Numbers};
+use super::users::Users;
 use crate::args::RunArguments;
 use crate::failure::Failure;
 use crate::files::open_unlinked;
@@ -74,14 +75,20 @@ impl Postmortem {
     }
 
     /// Returns the post-mortem files of ended processes of this run.
-    fn files(&self) -> impl Iterator<Item = (PathBuf, File, PostMortem)> + '_ {
+    fn files(&self, users: &Users) -> impl Iterator<Item = (PathBuf, File, PostMortem)> {
         let entries = std::fs::read_dir(&self.directory).into_iter().flatten();
         entries.filter_map(|entry| {
             let path = entry.ok()?.path();
             let process = path.file_name()?.to_str()?.strip_suffix(&self.suffix)?;
-            let _: u32 = process.parse().ok()?;
+            let process = process.parse().ok()?;
             let file = open_unlinked(&path).ok()?;
+            if !users.may_report(file.metadata().ok()?.uid(), process) {
+                return None;
+            }
             let left = plimsoll_postmortem::read(&file).ok()?;
+            if left.process != process {
+                return None;
+            }
             // A process that still runs is not killed; its counts are incomplete.
             let is_gone = !matches!(left.ended, Ended::Running);
             is_gone.then_some((path, file, left))
@@ -90,13 +97,17 @@ impl Postmortem {
 
     /// Reads the processes that left files and did not report. Deletes the files of those that
     /// reported, which stay otherwise if the user named the directory.
-    pub fn read_all(&self, reports: &Path, reported: &[Numbers]) -> Vec<Killed> {
+    pub fn read_all(&self, reports: &Path, reported: &[Numbers], users: &Users) -> Vec<Killed> {
         let mut all = Vec::new();
-        for (path, file, left) in self.files() {
+        let machine = Machine::this();
+        for (path, file, left) in self.files(users) {
             let mut known = reported.iter();
             let report = known.find(|report| report.process == left.process);
             if report.is_none_or(|report| is_of_earlier(report, reports, &left)) {
                 let numbers = numbers(&left);
+                if !numbers.are_possible(&machine) {
+                    continue;
+                }
                 all.push(Killed {
                     numbers,
                     left,
@@ -122,7 +133,7 @@ pub struct Killed {
 /// Returns whether the report is from an earlier program of the same process: one that executed the
 /// program that left this file.
 fn is_of_earlier(report: &Numbers, directory: &Path, left: &PostMortem) -> bool {
-    let file = directory.join(report_file::own_name(report.process));
+    let file = directory.join(found_reports::own_name(report.process));
     let written = std::fs::metadata(file).and_then(|file| file.modified());
     let began = UNIX_EPOCH + Duration::from_nanos(left.began_ns);
     report.ending == "exec" && written.is_ok_and(|written| written <= began)

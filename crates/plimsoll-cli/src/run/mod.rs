@@ -3,6 +3,7 @@
 pub(crate) mod child;
 pub(crate) mod compare;
 pub(crate) mod directory;
+mod found_reports;
 mod going_on;
 mod groups;
 mod interpreters;
@@ -25,6 +26,7 @@ pub(crate) mod sites;
 mod summary;
 mod temporary;
 pub(crate) mod units;
+mod users;
 mod watch;
 
 use std::ffi::{OsStr, OsString};
@@ -40,6 +42,7 @@ use numbers::Numbers;
 use pages::Pages;
 use ran::{Executed, Ran};
 use reports::Reports;
+use users::Users;
 use watch::{Course, Limit, Watch};
 
 use plimsoll_sys::os::filter;
@@ -104,9 +107,12 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     }
     // Without it, the summary lacks the course of the memory.
     let watch = Watch::start(process, stop_at.map(Limit)).ok();
-    let mut course = Course::default();
+    let (mut course, mut users) = (Course::default(), Users::default());
     let ended = running
-        .wait(|| course = watch.map(Watch::stop).unwrap_or_default())
+        .wait(|| {
+            course = watch.map(Watch::stop).unwrap_or_default();
+            users = Users::at_end_of(process);
+        })
         .map_err(|error| fail(Failure::new("wait", error)))?;
     report::report(
         arguments,
@@ -117,6 +123,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
             process,
             ended,
             course,
+            users,
             min_peak,
             program,
             postmortem,

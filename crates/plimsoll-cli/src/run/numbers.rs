@@ -133,10 +133,9 @@ impl Numbers {
         super::name_of(&self.program)
     }
 
-    /// Adds the numbers of another process. Peaks become the higher one.
-    pub fn add(&mut self, other: &Self) {
-        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
-        for (sum, more) in [
+    /// Returns the numbers that add up, each with that of another process.
+    fn sums_with<'a>(&'a mut self, other: &Self) -> [(&'a mut u64, u64); 23] {
+        [
             (&mut self.mallocs, other.mallocs),
             (&mut self.frees, other.frees),
             (&mut self.malloc_bytes, other.malloc_bytes),
@@ -160,7 +159,49 @@ impl Numbers {
             (&mut self.unmapped_bytes, other.unmapped_bytes),
             (&mut self.lost_mappings, other.lost_mappings),
             (&mut self.own_bytes, other.own_bytes),
-        ] {
+        ]
+    }
+
+    /// Returns whether these may be the numbers of a process on this machine. A process can report any
+    /// numbers about itself.
+    pub fn are_possible(&self, machine: &Machine) -> bool {
+        const MAX: u64 = i64::MAX as u64;
+        let is_time = |seconds: f64| (0.0..=machine.seconds).contains(&seconds);
+        let is_memory = |memory: &BTreeMap<String, u64>| {
+            memory.len() <= 64 && memory.values().all(|&bytes| bytes <= machine.memory)
+        };
+        let texts = [
+            (&self.program, 1 << 15),
+            (&self.ending, 64),
+            (&self.allocator, 64),
+        ];
+        let inherited = self.inherited.into_iter().flatten();
+        texts.iter().all(|(text, limit)| text.len() <= *limit)
+            && is_time(self.seconds)
+            && is_time(self.filter_seconds.unwrap_or_default())
+            && (0.0..1e11).contains(&self.started)
+            && (0.0..=machine.seconds * MAX_CPUS).contains(&self.cpu_seconds)
+            && self.peak_resident <= machine.memory
+            && self.memory.as_ref().is_none_or(is_memory)
+            && self
+                .maximum
+                .as_ref()
+                .is_none_or(|maximum| is_time(maximum.seconds) && is_memory(&maximum.memory))
+            && self.classes.iter().flatten().all(|&number| number <= MAX)
+            && self.large.iter().all(|&number| number <= MAX)
+            && inherited
+                .chain([self.peak_bytes])
+                .all(|number| number <= MAX)
+            && Self::default()
+                .sums_with(self)
+                .iter()
+                .all(|(_, number)| *number <= MAX)
+    }
+
+    /// Adds the numbers of another process. Peaks become the higher one.
+    pub fn add(&mut self, other: &Self) {
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        for (sum, more) in self.sums_with(other) {
             add(sum, more);
         }
         for (sum, &more) in self.large.iter_mut().zip(&other.large) {
@@ -216,11 +257,73 @@ impl Numbers {
 
     /// Returns the number of events that are not recorded in full.
     pub fn lost(&self) -> u64 {
-        self.without_stack
-            + self.table_full
-            + self.untracked
-            + self.lost_waits
-            + self.lost_mappings
-            + self.cut_stacks
+        [
+            self.without_stack,
+            self.table_full,
+            self.untracked,
+            self.lost_waits,
+            self.lost_mappings,
+            self.cut_stacks,
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
+    }
+}
+
+/// More processors than a machine has.
+const MAX_CPUS: f64 = 65_536.0;
+
+/// The limits of this machine for the numbers of a process.
+pub struct Machine {
+    /// The time since its start, which no process of a run exceeds.
+    pub seconds: f64,
+    /// More bytes than can be resident.
+    pub memory: u64,
+}
+
+impl Machine {
+    pub fn this() -> Self {
+        let found = rustix::system::sysinfo();
+        let memory = (found.totalram as u64).saturating_mul(found.mem_unit.into());
+        Self {
+            seconds: found.uptime as f64 + 1.0,
+            memory: memory.saturating_mul(4),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_numbers_are_recognized() {
+        let machine = Machine {
+            seconds: 1000.0,
+            memory: 1 << 34,
+        };
+        let possible = |change: &dyn Fn(&mut Numbers)| {
+            let mut numbers = Numbers::default();
+            change(&mut numbers);
+            numbers.are_possible(&machine)
+        };
+        assert!(possible(&|_| {}));
+        assert!(possible(
+            &|of| (of.seconds, of.peak_resident) = (999.0, 1 << 33)
+        ));
+        let changes: [&dyn Fn(&mut Numbers); 9] = [
+            &|of| of.seconds = 1e18,
+            &|of| of.seconds = -1.0,
+            &|of| of.cpu_seconds = 1e18,
+            &|of| of.started = 1e300,
+            &|of| of.peak_resident = u64::MAX,
+            &|of| of.malloc_bytes = u64::MAX,
+            &|of| of.classes = vec![[1, u64::MAX, 0]],
+            &|of| of.memory = Some([("heap".to_owned(), u64::MAX)].into()),
+            &|of| of.program = "x".repeat(1 << 16),
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            assert!(!possible(change), "{number}");
+        }
     }
 }

@@ -24,6 +24,7 @@ use plimsoll_server::answer::{Answer, Step, TEXT};
 use plimsoll_server::pages::{self as served, Effort, Request, Thread, Work};
 use plimsoll_server::serving::Listener;
 
+use super::users::{field, users_of};
 use super::{going_on, say};
 use crate::files::open_unlinked;
 use crate::plain_text::plain;
@@ -237,13 +238,6 @@ fn process_of(file: &Path) -> Option<u32> {
     (process.to_string() == number).then_some(process)
 }
 
-/// Returns the real, effective, saved and file-system user of a process.
-fn users_of(process: u32) -> Option<Vec<u32>> {
-    let users = field(process, "Uid")?;
-    let users = users.split_ascii_whitespace();
-    users.map(|user| user.parse().ok()).collect()
-}
-
 /// Returns whether a process descends from another one.
 fn is_below(process: u32, ancestor: u32) -> bool {
     /// Processes that end meanwhile could form a circle.
@@ -251,14 +245,6 @@ fn is_below(process: u32, ancestor: u32) -> bool {
     let parent = |process: &u32| field(*process, "PPid")?.trim().parse().ok();
     let line = std::iter::successors(Some(process), parent);
     line.take(MAX_GENERATIONS).any(|it| it == ancestor)
-}
-
-/// Returns a field of the status of a process.
-fn field(process: u32, name: &str) -> Option<String> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let mut fields = status.lines().filter_map(|line| line.split_once(':'));
-    let (_, value) = fields.find(|(its, _)| *its == name)?;
-    Some(value.to_owned())
 }
 
 /// Returns the name of a process.

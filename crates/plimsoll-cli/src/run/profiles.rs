@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
 use plimsoll_symbolize::offline::Frame;
 
+use super::found_reports::ReportFiles;
 use super::interpreters;
 use super::jit_dump;
 use super::library;
 use super::perf_map::{Generated, PerfMap};
-use super::report_file::ReportFiles;
 use super::say;
 use crate::profile::{self, Limits, Profile, Sum};
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::child::Ended;
 use super::killed::Postmortem;
 use super::numbers::Numbers;
+use super::users::Users;
 use super::watch::Course;
 
 /// The program after its end.
@@ -14,6 +15,8 @@ pub struct Ran {
     pub process: u32,
     pub ended: Ended,
     pub course: Course,
+    /// The users of the program.
+    pub users: Users,
     /// The least peak of a process in bytes that is reported on.
     pub min_peak: u64,
     /// The file that was executed first.

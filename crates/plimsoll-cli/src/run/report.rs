@@ -12,16 +12,20 @@ use plimsoll_sys::os::filter;
 use super::child::Ended;
 use super::compare::{Comparison, FILES, Record, files};
 use super::directory::Directory;
+use super::found_reports::ReportFiles;
 use super::groups::{self, Group};
 use super::killed::{self, Killed};
 use super::numbers::Numbers;
 use super::profiles::{self, Names};
 use super::ran::Ran;
-use super::report_file::ReportFiles;
 use super::summary::{self, Process};
+use super::units::counted;
 use super::{Unseen, going_on, resident, say};
 use crate::args::RunArguments;
 use crate::profile::Profile;
+
+/// The maximum number of programs that have a section and profiles.
+const MAX_PROGRAMS: usize = 200;
 
 /// The maximum number of processes that have a summary each, unless all are requested.
 const MAX_APART: usize = 3;
@@ -59,9 +63,17 @@ fn report_ended(
     ran: &Ran,
 ) -> Record {
     let record = &mut Record::new("this run");
-    let (files, mut all) = ReportFiles::find(reports);
+    let (files, mut all, refused) = ReportFiles::find(reports, ran.users.clone());
     let postmortem = ran.postmortem.as_ref();
-    let mut killed = postmortem.map_or_else(Vec::new, |files| files.read_all(reports, &all));
+    let mut killed = postmortem.map_or_else(Vec::new, |postmortem| {
+        postmortem.read_all(reports, &all, &ran.users)
+    });
+    if refused > 0 {
+        let count = counted(refused as u64, "report");
+        say(&format!(
+            "plimsoll: {count} left out: of other processes than the writer's, with impossible numbers, or too many"
+        ));
+    }
     all.retain(|report| {
         let mut killed = killed.iter().map(|killed| killed.numbers.process);
         !killed.any(|process| process == report.process)
@@ -120,7 +132,9 @@ fn report_ended(
     } else if !arguments.quiet {
         say(groups::table(&numbers, ran).trim_end());
     }
-    for group in Group::all(&numbers) {
+    let groups = Group::all(&numbers);
+    let more = groups.len().saturating_sub(MAX_PROGRAMS);
+    for group in groups.into_iter().take(MAX_PROGRAMS) {
         let profiles = if group.was_killed() {
             let members = killed.iter().filter(|of| group.has(of.numbers.process));
             output.if_wanted(|| profiles::sum(members.map(Killed::profiles)))
@@ -134,6 +148,12 @@ fn report_ended(
                 .processes
                 .extend(members.map(|numbers| line(numbers, &files)));
         }
+    }
+    if more > 0 {
+        let more = counted(more as u64, "program");
+        say(&format!(
+            "plimsoll: no section for {more} more; --json has the numbers of each process"
+        ));
     }
     output.keep_numbers(record)
 }

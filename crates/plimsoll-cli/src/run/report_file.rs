@@ -1,44 +1,25 @@
-//! The reports that processes leave in a directory: profiles, and numbers as JSON.
+//! A file with reports of processes: profiles, and numbers as JSON.
 //!
 //! A report has parts. Each part follows a line with its name and its length in bytes. The numbers are
 //! the last part: a report that does not end with them is incomplete, and is skipped. If a report has a part
-//! `tables`, its profiles lack strings, locations, functions and mappings, which are there.
+//! `tables`, its profiles lack strings, locations, functions and mappings, which are there. A process whose
+//! report is longer than its files may be leaves the numbers alone, after an empty part `cut`.
 //!
-//! A process leaves the file `PID.report`. A forked child appends a piece to the file `UID.reports`, which
-//! all children of its user share. A piece begins with the line `plimsoll report PID LENGTH`, and ends
-//! with the line `end PID`. After an incomplete piece, the search continues with the next beginning.
-//!
-//! A process that confines itself has created the file `PID.confined` or `PID-N.confined` before, and writes to it by
-//! its memory. The report follows a mark and its length, which is 0 until the report is complete.
-//!
-//! A process whose report is longer than its files may be leaves the numbers alone, after an empty part `cut`. One that
-//! cannot write these either leaves the empty file `PID.limited`.
+//! Forked children of one user append pieces to one file. A piece begins with the line
+//! `plimsoll report PID LENGTH`, and ends with the line `end PID`. After an incomplete piece, the search continues with
+//! the next beginning.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
 use memchr::memmem;
 
 use super::numbers::Numbers;
-use crate::files::open_unlinked;
 use crate::profile::{self, Limits, Profile, SharedTables};
-
-/// The extensions of a process's own file and of a shared file.
-const OWN: &str = "report";
-const SHARED: &str = "reports";
-const CONFINED: &str = "confined";
-
-/// The extension of the file of a process whose limit on the size of files is below that of any report.
-const LIMITED: &str = "limited";
-
-/// The beginning of the file of a confined process, which the length follows.
-const CONFINED_MARK: [u8; 16] = *b"plimsoll confine";
 
 /// The beginning of a piece of a shared file.
 const BEGINNING: &str = "plimsoll report ";
@@ -53,114 +34,43 @@ const CUT: &str = "cut";
 const NUMBERS: &str = "numbers";
 
 /// More than the size of any numbers, which are some KiB.
-const MAX_NUMBERS: u64 = 1 << 20;
+const MAX_NUMBERS: u64 = 64 << 10;
+
+/// More than the parts of any report, which has one of each kind of profile, tables and numbers.
+const MAX_PARTS: usize = 64;
+
+/// The capacity for reports of the user of this command, or of another user.
+pub(super) struct Capacity {
+    /// The maximum length of one report.
+    pub(super) report: u64,
+    /// The maximum length of the numbers of all reports.
+    pub(super) numbers: u64,
+    /// The memory for one profile.
+    profile: u64,
+}
+
+pub(super) const OWN_CAPACITY: Capacity = Capacity {
+    report: 4 << 30,
+    numbers: 1 << 30,
+    profile: 256 << 20,
+};
+
+pub(super) const CAPACITY_OF_OTHERS: Capacity = Capacity {
+    report: 64 << 20,
+    numbers: 64 << 20,
+    profile: 32 << 20,
+};
 
 /// More than the longest line.
 const MAX_LINE: usize = 100;
 
-/// Returns the name of the file that a process does not share.
-pub fn own_name(process: u32) -> String {
-    format!("{process}.{OWN}")
-}
-
-/// The reports in a directory.
-#[derive(Default)]
-pub struct ReportFiles {
-    /// The places of the reports by process.
-    places: HashMap<u32, Place>,
-    /// The processes that could write no report, because their files may not be so large.
-    pub limited: BTreeSet<u32>,
-}
-
-enum Place {
-    Own(PathBuf),
-    /// The file of a confined process.
-    Confined(PathBuf),
-    /// A piece of a shared file.
-    Shared(Rc<ReportsFile>, u64, u64),
-}
-
-impl ReportFiles {
-    /// Finds all complete reports in a directory. Returns their numbers in the order of the processes. Of
-    /// two reports with the same process number, the one of the later end counts.
-    pub fn find(directory: &Path) -> (Self, Vec<Numbers>) {
-        let mut found = HashMap::new();
-        let mut limited = BTreeSet::new();
-        let mut add = |place: Place| {
-            let numbers = place.open().and_then(|report| report.numbers());
-            let Some(numbers) = numbers else {
-                return;
-            };
-            let end = |numbers: &Numbers| numbers.started + numbers.seconds;
-            match found.get(&numbers.process) {
-                Some((_, known)) if end(known) > end(&numbers) => {}
-                _ => drop(found.insert(numbers.process, (place, numbers))),
-            }
-        };
-        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let extension = path.extension().and_then(|extension| extension.to_str());
-            match extension {
-                Some(OWN) => add(Place::Own(path)),
-                Some(CONFINED) => add(Place::Confined(path)),
-                Some(LIMITED) => {
-                    let stem = path.file_stem().and_then(|stem| stem.to_str());
-                    limited.extend(stem.and_then(|stem| stem.parse::<u32>().ok()));
-                }
-                Some(SHARED) => {
-                    if let Ok(file) = open_unlinked(&path) {
-                        each_piece(&Rc::new(ReportsFile::shared(file)), &mut add);
-                    }
-                }
-                _ => {}
-            }
-        }
-        let (places, mut numbers): (HashMap<_, _>, Vec<_>) = found
-            .into_iter()
-            .map(|(process, (place, numbers))| ((process, place), numbers))
-            .unzip();
-        numbers.sort_by_key(|numbers| numbers.process);
-        (Self { places, limited }, numbers)
-    }
-
-    /// Opens the report of a process.
-    pub fn open(&self, process: u32) -> Option<Report> {
-        self.places.get(&process)?.open()
-    }
-}
-
-impl Place {
-    fn open(&self) -> Option<Report> {
-        match self {
-            Self::Own(path) => {
-                let file = open_unlinked(path).ok()?;
-                let size = file.metadata().ok()?.len();
-                Report::read(Rc::new(ReportsFile::own(file)), 0, size)
-            }
-            Self::Confined(path) => {
-                let file = ReportsFile::own(open_unlinked(path).ok()?);
-                let mut head = [0; CONFINED_MARK.len() + 8];
-                let read = file.read_at(&mut head, 0).ok()?;
-                let (mark, length) = head.split_at(CONFINED_MARK.len());
-                if read < head.len() || mark != CONFINED_MARK {
-                    return None;
-                }
-                let (start, length) = (
-                    head.len() as u64,
-                    u64::from_le_bytes(length.try_into().ok()?),
-                );
-                Report::read(Rc::new(file), start, start.checked_add(length)?)
-            }
-            Self::Shared(file, at, end) => Report::read(Rc::clone(file), *at, *end),
-        }
-    }
-}
-
 /// A file of reports. Shared files are read by blocks of 32 KiB: their reports lie close together, and a report
 /// has a dozen lines and parts of some hundred bytes. Other files are read directly: many may be open, and a
 /// block of each would take much memory.
-struct ReportsFile {
-    file: File,
+pub(super) struct ReportsFile {
+    pub(super) file: File,
+    /// The user that owns it.
+    pub(super) owner: u32,
     /// Smaller readings use the block; 0 for direct reading.
     block_bytes: usize,
     /// Locked because a second thread may decompress a profile. Never contended.
@@ -178,23 +88,24 @@ struct Block {
 impl ReportsFile {
     const BLOCK: usize = 32 << 10;
 
-    fn own(file: File) -> Self {
-        Self {
+    pub(super) fn own(file: File) -> io::Result<Self> {
+        Ok(Self {
+            owner: file.metadata()?.uid(),
             file,
             block_bytes: 0,
             last: Mutex::default(),
-        }
+        })
     }
 
-    fn shared(file: File) -> Self {
-        Self {
+    pub(super) fn shared(file: File) -> io::Result<Self> {
+        Ok(Self {
             block_bytes: Self::BLOCK,
-            ..Self::own(file)
-        }
+            ..Self::own(file)?
+        })
     }
 
     /// Reads bytes at a position, as [`FileExt::read_at`] does.
-    fn read_at(&self, to: &mut [u8], at: u64) -> io::Result<usize> {
+    pub(super) fn read_at(&self, to: &mut [u8], at: u64) -> io::Result<usize> {
         if to.len() >= self.block_bytes {
             return self.file.read_at(to, at);
         }
@@ -214,13 +125,13 @@ impl ReportsFile {
     }
 }
 
-/// Calls `add` with each complete piece of a shared file.
-fn each_piece(file: &Rc<ReportsFile>, add: &mut impl FnMut(Place)) {
+/// Calls `add` with each complete piece of a shared file, and with the process that it names.
+pub(super) fn each_piece(file: &Rc<ReportsFile>, add: &mut impl FnMut(u32, u64, u64)) {
     let size = file.file.metadata().map_or(0, |found| found.len());
     let mut at = 0;
     while at < size {
-        if let Some((start, end, after)) = piece(file, at, size) {
-            add(Place::Shared(Rc::clone(file), start, end));
+        if let Some((process, start, end, after)) = piece(file, at, size) {
+            add(process, start, end);
             at = after;
         } else if let Some(next) = next_beginning(file, at + 1) {
             at = next;
@@ -230,13 +141,14 @@ fn each_piece(file: &Rc<ReportsFile>, add: &mut impl FnMut(Place)) {
     }
 }
 
-/// Returns where the report of the piece at `at` starts and ends, and where the piece ends.
-fn piece(file: &ReportsFile, at: u64, size: u64) -> Option<(u64, u64, u64)> {
+/// Returns the process of the piece at `at`, where its report starts and ends, and where the piece ends.
+fn piece(file: &ReportsFile, at: u64, size: u64) -> Option<(u32, u64, u64, u64)> {
     let (line, start) = read_line(file, at, size)?;
     let (process, length) = line.strip_prefix(BEGINNING)?.split_once(' ')?;
     let end = start.checked_add(length.parse().ok()?)?;
     let (last, after) = read_line(file, end, size)?;
-    (last.strip_prefix("end ") == Some(process)).then_some((start, end, after))
+    let is_whole = last.strip_prefix("end ") == Some(process);
+    Some((process.parse().ok()?, start, end, after)).filter(|_| is_whole)
 }
 
 /// Returns the first position from `at` on at which a piece may begin.
@@ -270,18 +182,24 @@ fn read_line(file: &ReportsFile, at: u64, end: u64) -> Option<(String, u64)> {
 
 /// A complete report.
 pub struct Report {
-    file: Rc<ReportsFile>,
+    pub(super) file: Rc<ReportsFile>,
     /// The name, the start and the end of each part.
     parts: Vec<(String, u64, u64)>,
     /// The tables that the profiles share, once they are needed; `None` if they cannot be read.
     tables: OnceCell<Option<SharedTables>>,
+    capacity: &'static Capacity,
 }
 
 impl Report {
     /// Finds the parts of the report between two positions. Returns `None` if it is incomplete.
-    fn read(file: Rc<ReportsFile>, mut at: u64, end: u64) -> Option<Self> {
+    pub(super) fn read(
+        file: Rc<ReportsFile>,
+        mut at: u64,
+        end: u64,
+        capacity: &'static Capacity,
+    ) -> Option<Self> {
         let mut parts = Vec::new();
-        while at < end {
+        while at < end && parts.len() < MAX_PARTS {
             let (line, start) = read_line(&file, at, end)?;
             let (name, length) = line.split_once(' ')?;
             at = start.checked_add(length.parse().ok()?)?;
@@ -293,19 +211,29 @@ impl Report {
             file,
             parts,
             tables,
+            capacity,
         })
     }
 
-    fn numbers(&self) -> Option<Numbers> {
+    pub(super) fn numbers(&self) -> Option<Numbers> {
         let text = self.part(NUMBERS)?.bytes(MAX_NUMBERS)?;
         let mut numbers: Numbers = serde_json::from_slice(&text).ok()?;
         numbers.profiles_cut = self.part(CUT).is_some();
         (numbers.process != 0).then_some(numbers)
     }
 
+    pub(super) fn length_of_numbers(&self) -> u64 {
+        self.part(NUMBERS).map_or(0, |part| part.end - part.at)
+    }
+
     /// Reads the profile of a kind, if the report has one.
     pub fn profile(&self, kind: &str) -> Option<Profile> {
-        let (part, limits) = (self.part(kind)?, Limits::default());
+        let part = self.part(kind)?;
+        // Reports are not compressed.
+        let limits = Limits {
+            read_bytes: part.end - part.at,
+            kept_bytes: self.capacity.profile,
+        };
         let Some(tables) = self.part(TABLES) else {
             return profile::read(part, limits).ok();
         };
@@ -357,6 +285,8 @@ impl Read for Part<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     /// A temporary file that is removed on drop.
@@ -370,7 +300,7 @@ mod tests {
 
         fn write(&self, bytes: &[u8]) -> Rc<ReportsFile> {
             std::fs::write(&self.0, bytes).unwrap();
-            Rc::new(ReportsFile::shared(File::open(&self.0).unwrap()))
+            Rc::new(ReportsFile::shared(File::open(&self.0).unwrap()).unwrap())
         }
     }
 
@@ -384,7 +314,7 @@ mod tests {
     fn only_a_complete_report_is_opened() {
         let scene = Scene::new("parts");
         let parts = |bytes: &[u8]| {
-            let report = Report::read(scene.write(bytes), 0, bytes.len() as u64)?;
+            let report = Report::read(scene.write(bytes), 0, bytes.len() as u64, &OWN_CAPACITY)?;
             let parts = report.parts.into_iter();
             let parts = parts.map(|(name, at, end)| format!("{name} {at} {end}"));
             Some(parts.collect::<Vec<_>>().join(", "))
@@ -404,6 +334,9 @@ mod tests {
         assert_eq!(parts(b"numbers\n"), None);
         assert_eq!(parts(b"\xff 1\nx"), None);
         assert_eq!(parts(&[b'a'; 1000]), None);
+        let many = [&b"a 0\n".repeat(MAX_PARTS), &b"numbers 2\n{}"[..]].concat();
+        assert_eq!(parts(&many), None);
+        assert!(parts(&many[4..]).is_some());
     }
 
     #[test]
@@ -420,7 +353,7 @@ mod tests {
             ]
             .concat();
             let report = [b"heap 4\n", &profile[..], &tables, b"numbers 2\n{}"].concat();
-            Report::read(scene.write(&report), 0, report.len() as u64).unwrap()
+            Report::read(scene.write(&report), 0, report.len() as u64, &OWN_CAPACITY).unwrap()
         };
         let read = report(tables);
         for _ in 0..2 {
@@ -471,10 +404,7 @@ mod tests {
         let scene = Scene::new("pieces");
         let pieces = |bytes: &[u8]| {
             let mut found = Vec::new();
-            each_piece(&scene.write(bytes), &mut |place| {
-                let Place::Shared(_, start, end) = place else {
-                    panic!("a piece is shared");
-                };
+            each_piece(&scene.write(bytes), &mut |_, start, end| {
                 let text = &bytes[start as usize..end as usize];
                 found.push(String::from_utf8_lossy(text).into_owned());
             });
@@ -499,55 +429,5 @@ mod tests {
         }
         assert_eq!(pieces(b"plimsoll report 7 18446744073709551615\n"), [""; 0]);
         assert_eq!(pieces(b""), [""; 0]);
-    }
-
-    #[test]
-    fn of_two_reports_of_a_process_the_later_counts() {
-        let scene = Scene::new("later");
-        let _ = std::fs::remove_dir_all(&scene.0);
-        std::fs::create_dir(&scene.0).unwrap();
-        let report = |process: u32, ending: &str, started: f64| {
-            let numbers = Numbers {
-                process,
-                ending: ending.to_owned(),
-                started,
-                ..Numbers::default()
-            };
-            let numbers = serde_json::to_string(&numbers).unwrap();
-            format!("numbers {}\n{numbers}", numbers.len())
-        };
-        let piece = |process: u32, report: &str| {
-            let length = report.len();
-            format!("plimsoll report {process} {length}\n{report}end {process}\n")
-        };
-        let own = |process: u32, ending: &str, started: f64| {
-            let path = scene.0.join(own_name(process));
-            std::fs::write(path, report(process, ending, started)).unwrap();
-        };
-        own(1, "own", 3.0);
-        own(2, "own", 1.0);
-        let pieces = [
-            piece(1, &report(1, "piece", 2.0)),
-            piece(2, &report(2, "piece", 2.0)),
-            piece(3, &report(3, "first", 2.0)),
-            piece(3, &report(3, "second", 2.0)),
-        ];
-        std::fs::write(scene.0.join("0.reports"), pieces.concat()).unwrap();
-        let (files, numbers) = ReportFiles::find(&scene.0);
-        let endings: Vec<&str> = numbers.iter().map(|of| of.ending.as_str()).collect();
-        assert_eq!(endings, ["own", "piece", "second"]);
-        for numbers in &numbers {
-            let opened = files.open(numbers.process).unwrap().numbers().unwrap();
-            assert_eq!(opened.ending, numbers.ending);
-        }
-        assert!(files.open(4).is_none());
-        std::fs::write(scene.0.join(own_name(5)), "numbers 2\n{}").unwrap();
-        let (_, numbers) = ReportFiles::find(&scene.0);
-        assert_eq!(
-            numbers.len(),
-            3,
-            "numbers without a process are not a report"
-        );
-        std::fs::remove_dir_all(&scene.0).unwrap();
     }
 }

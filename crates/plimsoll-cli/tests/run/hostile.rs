@@ -276,3 +276,141 @@ fn only_the_user_of_a_process_can_read_what_it_writes() {
         fs::remove_file(&written).unwrap();
     }
 }
+
+/// Returns a report of a process with these parts.
+fn forged(process: u32, seconds: &str, parts: &[(&str, &[u8])]) -> Vec<u8> {
+    let numbers = format!(
+        r#"{{"version":1,"process":{process},"program":"/forged","ending":"exit","seconds":{seconds}}}"#
+    );
+    let mut report = Vec::new();
+    for (name, bytes) in parts.iter().chain([&("numbers", numbers.as_bytes())]) {
+        writeln!(report, "{name} {}", bytes.len()).unwrap();
+        report.extend_from_slice(bytes);
+    }
+    report
+}
+
+/// Each of these processes can write what it wants.
+#[test]
+#[allow(clippy::zombie_processes, reason = "wait4 waits for it")]
+fn hostile_reports_take_little_memory_and_do_not_change_the_status() {
+    let scene = Scene::new("reports");
+    let mut many = b"a 0\n".repeat(4 << 20);
+    many.extend(forged(700_001, "1", &[]));
+    // A profile whose strings take 400 MB.
+    let text = [&[0x32, 0xe8, 0x07][..], &[b'x'; 1000]].concat();
+    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    bomb.write_all(b"\x0a\x02\x08\x01").unwrap();
+    for _ in 0..400_000 {
+        bomb.write_all(&text).unwrap();
+    }
+    let bomb = bomb.finish().unwrap();
+    fs::create_dir(scene.path("forged")).unwrap();
+    for (name, report) in [
+        ("700001", many),
+        ("700002", forged(700_002, "1e18", &[])),
+        ("700003", forged(700_003, "0.1", &[("heap", &bomb)])),
+        // Another process than the name of the file states.
+        ("700004", forged(1, "0.1", &[])),
+    ] {
+        fs::write(scene.path(&format!("forged/{name}.report")), report).unwrap();
+    }
+    let script = "cp \"$0\"/* $PLIMSOLL_RUN_TO; exit 3";
+    let forged = scene.path("forged");
+    let arguments = ["-c", script, forged.to_str().unwrap()];
+    let errors = scene.path("errors");
+    let mut command = run(&["--children", "--each"], "/bin/sh", &arguments);
+    let child = command
+        .stderr(fs::File::create(&errors).unwrap())
+        .spawn()
+        .unwrap();
+    let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
+    // SAFETY: the child is not waited for elsewhere; both results have space, and zero is valid for them.
+    let usage = unsafe {
+        let waited = libc::wait4(child.id() as i32, &raw mut status, 0, usage.as_mut_ptr());
+        assert_eq!(waited, child.id() as i32);
+        usage.assume_init()
+    };
+    let errors = fs::read_to_string(errors).unwrap();
+    assert!(libc::WIFEXITED(status), "{errors}");
+    assert_eq!(libc::WEXITSTATUS(status), 3, "{errors}");
+    assert!(
+        errors.contains("plimsoll: 2 reports left out: "),
+        "{errors}"
+    );
+    let mib = usage.ru_maxrss >> 10;
+    assert!(mib < 150, "{mib} MiB");
+}
+
+/// A worker of a server knows where reports are written.
+#[test]
+fn a_process_without_privileges_reports_only_on_itself() {
+    // SAFETY: the call has no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: only root can give up its privileges");
+        return;
+    }
+    let scene = Scene::new("forger");
+    let source = r#"
+        #include <signal.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static void forge(int process) {
+            char text[300], name[300];
+            sprintf(text, "{\"version\":1,\"process\":%d,\"program\":\"/forged\",\"ending\":\"exit\"}", process);
+            sprintf(name, "%s/%d.report", getenv("PLIMSOLL_RUN_TO"), process);
+            FILE *file = fopen(name, "w");
+            fprintf(file, "numbers %d\n%s", (int)strlen(text), text);
+            fclose(file);
+        }
+        int main(void) {
+            int child = fork();
+            if (!child) {
+                if (setuid(65534)) return 1;
+                forge(getppid());
+                forge(1);
+                return 0;
+            }
+            waitpid(child, 0, 0);
+            raise(SIGKILL);
+        }"#;
+    let program = scene.c("forger", source);
+    let output = run(&["--children", "--json"], &program, &[])
+        .output()
+        .unwrap();
+    let (errors, reports) = reports(&output);
+    assert!(
+        errors.contains("plimsoll: 2 reports left out: "),
+        "{errors}"
+    );
+    assert!(errors.contains("without a report"), "{errors}");
+    // That of the worker, which belongs to the other user.
+    assert_eq!(only(reports)["program"], program.to_str().unwrap());
+}
+
+#[test]
+fn not_every_program_of_a_run_has_a_section() {
+    let scene = Scene::new("programs");
+    fs::create_dir(scene.path("forged")).unwrap();
+    for number in 0..300 {
+        let process = 710_000 + number;
+        let report = forged(process, "0.1", &[]);
+        let report = String::from_utf8(report).unwrap();
+        let report = report.replace("/forged", &format!("/p{number:05}"));
+        fs::write(scene.path(&format!("forged/{process}.report")), report).unwrap();
+    }
+    let script = "cp \"$0\"/* $PLIMSOLL_RUN_TO";
+    let forged = scene.path("forged");
+    let arguments = ["-c", script, forged.to_str().unwrap()];
+    let output = run(&["--children"], "/bin/sh", &arguments)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    // The shell and `cp` are the first two.
+    let sections = text.matches(": 1 process\n").count();
+    assert_eq!(sections, 200, "{text}");
+    assert!(text.contains("no section for 102 programs more"), "{text}");
+}

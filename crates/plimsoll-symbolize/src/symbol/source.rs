@@ -125,11 +125,11 @@ fn split_off(
     // Of several, one may be the stripped file itself.
     let first = files.next()?;
     let suffices =
-        |file: &Box<PartialFile>| Elf::parse(&**file).is_some_and(|elf| is_complete(elf, detail));
+        |file: &PartialFile| Elf::parse(file).is_some_and(|elf| is_complete(elf, detail));
     if suffices(&first) {
         return Some(first);
     }
-    files.find(suffices).or(Some(first))
+    files.find(|file| suffices(file)).or(Some(first))
 }
 
 /// Returns whether a file has all of the symbols and debug information that `detail` needs.
