@@ -20,7 +20,6 @@ use std::ptr::null_mut;
 use tikv_jemalloc_sys::extent_hooks_t;
 
 use plimsoll_sys::os::pages;
-use plimsoll_sys::os::region::PAGE;
 use plimsoll_sys::primitives::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use super::{control, hooks};
@@ -204,7 +203,7 @@ impl Extents {
     fn of(arena: usize) -> Option<Self> {
         // SAFETY: all of these controls have this type.
         let read = |name: &CStr| unsafe { control::read_of_arena::<usize>(name, 2, arena) };
-        let in_use = PAGE
+        let in_use = control::page_size()?
             * (read(c"stats.arenas.0.pactive")?
                 + read(c"stats.arenas.0.pdirty")?
                 + read(c"stats.arenas.0.pmuzzy")?);

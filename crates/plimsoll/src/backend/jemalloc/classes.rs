@@ -6,8 +6,6 @@
 
 use std::ffi::c_uint;
 
-use plimsoll_sys::os::region::PAGE;
-
 use super::arenas::{ALL, refresh};
 use super::control::{self, Name};
 use crate::backend::SizeClass;
@@ -72,7 +70,7 @@ impl Statistics {
             large_size: Name::find(c"arenas.lextent.0.size")?,
             large_in_use: of_all(c"stats.arenas.0.lextents.0.curlextents")?,
             large_bytes: of_all(c"stats.arenas.0.large.allocated")?,
-            beside: if is_shifted { PAGE } else { 0 },
+            beside: if is_shifted { control::page_size()? } else { 0 },
         })
     }
 

@@ -98,6 +98,12 @@ pub(super) unsafe fn read<T: Copy>(name: &CStr) -> Option<T> {
     unsafe { Name::find(name)?.read() }
 }
 
+/// Returns the size of jemalloc's pages in bytes, which was chosen when it was compiled.
+pub(super) fn page_size() -> Option<usize> {
+    // SAFETY: the control has this type.
+    unsafe { read(c"arenas.page") }
+}
+
 /// Reads a control of an arena; `None` if the arena does not exist.
 ///
 /// # Safety

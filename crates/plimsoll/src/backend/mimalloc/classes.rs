@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use plimsoll_sys::os::region::PAGE;
+use plimsoll_sys::os::region::page_size;
 
 use super::ffi::{self, Area};
 use crate::backend::SizeClass;
@@ -103,7 +103,7 @@ impl Classes {
         let start = blocks as usize / SLICE * SLICE;
         let end = (blocks as usize)
             .saturating_add(committed)
-            .next_multiple_of(PAGE);
+            .next_multiple_of(page_size());
         let classes = &mut self.all[..self.count];
         let at = classes.partition_point(|class| class.largest < size);
         let class = &mut classes[at];
