@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::plain_text::plain;
+use crate::plain_text::{plain, without_credentials};
 
 /// The exit code of `diff` if a figure grew by more than `--fail-over` allows.
 pub const EXCEEDED: u8 = 3;
@@ -21,11 +21,11 @@ pub struct Failure {
 
 impl Failure {
     /// Creates a failure. `subject` is a file, URL, program or option; `cause` is a few words. Both
-    /// are shown on one line, with control characters escaped.
+    /// are shown on one line, with control characters escaped, and without passwords in URLs.
     pub fn new(subject: impl fmt::Display, cause: impl fmt::Display) -> Self {
         Self {
-            subject: plain(&subject.to_string()).into_owned(),
-            cause: plain(&cause.to_string()).into_owned(),
+            subject: shown(&subject.to_string()),
+            cause: shown(&cause.to_string()),
             code: 1,
         }
     }
@@ -44,6 +44,10 @@ impl Failure {
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
+}
+
+fn shown(text: &str) -> String {
+    plain(&without_credentials(text)).into_owned()
 }
 
 impl fmt::Display for Failure {

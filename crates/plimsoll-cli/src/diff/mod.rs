@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use crate::args::{DiffArguments, ViewArguments};
 use crate::failure::{EXCEEDED, Failure};
-use crate::plain_text::PlainText;
+use crate::plain_text::{PlainText, plain_json};
 use crate::report::{self, Stop, missing, name};
 use crate::run::compare::{Comparison, Exceeded, Limit, Record, check};
 
@@ -80,7 +80,9 @@ fn show_runs(
     if view.json {
         // Strings of JSON need no other escapes.
         let json = comparison.json(exceeded);
-        return report::write(file(view), |to| Ok(writeln!(to, "{json:#}")?));
+        return report::write(file(view), |to| {
+            Ok(writeln!(to, "{}", plain_json(&format!("{json:#}")))?)
+        });
     }
     let text = match is_markdown {
         true => comparison.markdown(sites(view), exceeded),

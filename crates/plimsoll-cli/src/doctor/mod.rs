@@ -22,6 +22,7 @@ use self::findings::Section;
 use crate::args::DoctorArguments;
 use crate::failure::Failure;
 use crate::http::Server;
+use crate::plain_text::plain_json;
 use crate::program::{Program, find_in_environment};
 
 /// Prints the findings. The exit code is 0 if everything works that is needed, and 1 otherwise.
@@ -31,7 +32,7 @@ use crate::program::{Program, find_in_environment};
 pub(crate) fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
     let sections = examine(arguments.subject.as_deref())?;
     let text = match arguments.json {
-        true => format!("{:#}\n", findings::json(&sections)),
+        true => plain_json(&format!("{:#}\n", findings::json(&sections))).into_owned(),
         false => findings::text(&sections, has_colours()),
     };
     match io::stdout().lock().write_all(text.as_bytes()) {

@@ -34,7 +34,9 @@ pub(crate) fn by(
         *sum = sum.saturating_add(value);
     });
     if !is_known {
-        let cause = format!("no sample has a label {key}");
+        let cause = format!(
+            "no sample has a label {key}: it was not set, or a program had more than 65,536 sets of labels before"
+        );
         return Err(Failure::new(&shown.input.name, cause).into());
     }
     let total = shown.total();

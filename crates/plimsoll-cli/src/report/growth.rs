@@ -11,7 +11,7 @@ use crate::args::ViewArguments;
 use crate::failure::Failure;
 use crate::growth::{self, Growth};
 use crate::http::{self, Server};
-use crate::plain_text::PlainText;
+use crate::plain_text::{PlainText, plain_json};
 use crate::profile::read_post_mortem;
 
 /// The time for the answer, which names functions.
@@ -54,7 +54,7 @@ pub(super) fn report(name: &str, view: &ViewArguments) -> Result<ExitCode, Failu
     let to = view.output.as_deref();
     write(to.filter(|path| *path != Path::new("-")), |to| {
         match view.json {
-            true => Ok(to.write_all(&body)?),
+            true => Ok(to.write_all(plain_json(&String::from_utf8_lossy(&body)).as_bytes())?),
             false => put(&mut PlainText(to), &growth, view),
         }
     })?;

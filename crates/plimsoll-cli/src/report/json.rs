@@ -9,6 +9,7 @@ use super::counted::Counted;
 use super::history;
 use super::shown::Shown;
 use crate::args::ViewArguments;
+use crate::plain_text::plain_json;
 
 /// Writes one object. Values are in the profile's unit. In a difference, positive values are
 /// increases. A post-mortem file adds its history.
@@ -47,6 +48,6 @@ pub(crate) fn json(
     if let Some(post_mortem) = &shown.input.post_mortem {
         report["history"] = history::to_json(&post_mortem.history);
     }
-    writeln!(to, "{report:#}")?;
+    writeln!(to, "{}", plain_json(&format!("{report:#}")))?;
     Ok(())
 }

@@ -4,7 +4,7 @@
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -39,6 +39,13 @@ pub fn path() -> Result<PathBuf, Failure> {
             }
         }
     }
+    // Another user may have taken all of these names.
+    for base in directories_of_all() {
+        match with_other_name(&base) {
+            Ok(path) => return Ok(path),
+            Err(error) => tried.push(format!("{}: {error}", base.display())),
+        }
+    }
     Err(Failure::new(
         "no safe directory for the preloaded library",
         format!(
@@ -67,16 +74,44 @@ fn directories() -> impl Iterator<Item = PathBuf> {
     ];
     let own = caches.into_iter().flatten();
     let own = own.map(|cache| cache.join("plimsoll"));
-    let user = rustix::process::geteuid().as_raw();
-    let shared = [std::env::temp_dir(), "/tmp".into()];
-    let shared = shared.into_iter().flat_map(move |base| {
+    let name = shared_name();
+    let shared = directories_of_all().into_iter().flat_map(move |base| {
+        let name = name.clone();
         (0..MAX_NAMES).map(move |number| match number {
-            0 => base.join(format!("plimsoll-{user}")),
-            _ => base.join(format!("plimsoll-{user}-{number}")),
+            0 => base.join(&name),
+            _ => base.join(format!("{name}-{number}")),
         })
     });
     own.chain(shared)
         .filter(|directory| directory.is_absolute())
+}
+
+/// Returns the directories for temporary files, in which all users create files.
+fn directories_of_all() -> [PathBuf; 2] {
+    [std::env::temp_dir(), "/tmp".into()]
+}
+
+/// Returns the name of this user's directory there.
+fn shared_name() -> String {
+    format!("plimsoll-{}", rustix::process::geteuid().as_raw())
+}
+
+/// Places the library in a directory of `base` whose name no other user could foresee: that of an earlier
+/// run, or a new one.
+fn with_other_name(base: &Path) -> io::Result<PathBuf> {
+    let prefix = format!("{}-", shared_name());
+    let base = Directory::open_trusted(&std::path::absolute(base)?)?;
+    for entry in fs::read_dir(base.path())?.flatten() {
+        let name = entry.file_name();
+        let is_own = |found: fs::Metadata| found.uid() == rustix::process::geteuid().as_raw();
+        if name.as_bytes().starts_with(prefix.as_bytes())
+            && entry.metadata().is_ok_and(is_own)
+            && let Ok(path) = in_directory(&entry.path())
+        {
+            return Ok(path);
+        }
+    }
+    in_directory(&base.temporary(&prefix)?)
 }
 
 /// Places the library in `directory`, which only this user can write, in a subdirectory named by
@@ -259,5 +294,24 @@ mod tests {
             assert_eq!(fs::read(&library).unwrap(), LIBRARY);
         }
         fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn other_users_cannot_take_all_names() {
+        let base = std::env::temp_dir().join(format!("plimsoll-taken-{}", std::process::id()));
+        fs::create_dir(&base).unwrap();
+        fs::set_permissions(&base, Permissions::from_mode(0o1777)).unwrap();
+        let taken = base.join(format!("{}-taken", shared_name()));
+        fs::create_dir(&taken).unwrap();
+        fs::set_permissions(&taken, Permissions::from_mode(0o777)).unwrap();
+        let library = with_other_name(&base).unwrap();
+        assert_eq!(fs::read(&library).unwrap(), LIBRARY);
+        assert!(library.starts_with(&base) && !library.starts_with(&taken));
+        assert_eq!(
+            with_other_name(&base).unwrap(),
+            library,
+            "it is found again"
+        );
+        fs::remove_dir_all(base).unwrap();
     }
 }

@@ -22,6 +22,7 @@ use super::summary::{self, Process};
 use super::units::counted;
 use super::{Unseen, going_on, resident, say};
 use crate::args::RunArguments;
+use crate::plain_text::plain_json;
 use crate::profile::Profile;
 
 /// The maximum number of programs that have a section and profiles.
@@ -43,7 +44,11 @@ pub fn report(
     if let Some(before) = before {
         let comparison = Comparison::of_runs(before, &now);
         match arguments.json {
-            true => drop(writeln!(io::stderr(), "{}", comparison.json(&[]))),
+            true => drop(writeln!(
+                io::stderr(),
+                "{}",
+                plain_json(&comparison.json(&[]).to_string())
+            )),
             false => say(comparison.text(arguments.sites, &[]).trim_end()),
         }
     }
@@ -344,7 +349,7 @@ impl Output<'_> {
             let unseen = verdicts.of(numbers);
             line["note"] = unseen.and_then(|unseen| unseen.note(numbers)).into();
         }
-        let _ = writeln!(io::stderr(), "{line}");
+        let _ = writeln!(io::stderr(), "{}", plain_json(&line.to_string()));
     }
 }
 
