@@ -33,6 +33,7 @@ mod scene;
 mod signals;
 mod sites;
 mod sizes;
+mod small_stacks;
 mod temporary;
 mod threads;
 mod wall;

@@ -42,6 +42,7 @@ use plimsoll_sys::os::fork::{Member, Rank, join};
 use plimsoll_sys::os::privileges;
 use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::signals::BlockedSignals;
+use plimsoll_sys::os::thread_stack;
 use plimsoll_sys::os::wipe_on_fork::Forgotten;
 use plimsoll_sys::primitives::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use plimsoll_unwind::unwind_tables::known_rules;
@@ -381,12 +382,18 @@ fn activate() {
     }
 }
 
+/// More stack in bytes than a refresh of the list of modules takes.
+const REFRESH_STACK: usize = 64 << 10;
+
 /// Refreshes the list of modules after a sample, if a capture met unknown code, and reads the resident
 /// memory. While the process has one thread, no other can hold the loader's lock. Later, the
 /// maintenance thread does this.
 fn work_if_alone() {
     if is_alone() {
-        maintenance::refresh_if_requested();
+        // The loader's functions would overrun the stack of a coroutine.
+        if thread_stack::has_room(REFRESH_STACK) {
+            maintenance::refresh_if_requested();
+        }
         maximum::after_sample();
     }
 }

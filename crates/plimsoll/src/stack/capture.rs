@@ -11,6 +11,7 @@
 
 mod interpreted;
 mod refresh;
+mod walk_stacks;
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -203,8 +204,7 @@ pub(super) fn with_interrupted_stack<R>(
     };
     let slot = (unwinder() != Unwinder::None).then(take_slot).flatten();
     let Some(slot) = slot else {
-        WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
-        postmortem_file::count_without_stack();
+        count_without_stack();
         return use_stack(&[]);
     };
     // SAFETY: this thread owns the slot until it stores 0 in `owner`.
@@ -216,6 +216,11 @@ pub(super) fn with_interrupted_stack<R>(
     let result = use_stack(frames);
     slot.owner.store(0, Ordering::Release);
     result
+}
+
+fn count_without_stack() {
+    WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
+    postmortem_file::count_without_stack();
 }
 
 fn count_if_cut(end: End) {
@@ -269,8 +274,7 @@ fn with_walk<R>(
     use_stack: impl FnOnce(&[usize], End, Option<Remembered>) -> R,
 ) -> R {
     let Some(slot) = take_slot() else {
-        WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
-        postmortem_file::count_without_stack();
+        count_without_stack();
         return match start {
             Start::Caller(registers) if limit > 0 => {
                 use_stack(&[registers.instruction as usize], End::Room, None)
@@ -357,7 +361,13 @@ fn walk_by_tables(
             _ => {}
         }
     }
-    let walk = slot.with_list(|list| unwind_tables::walk(start, list, context, trail, frames));
+    let walk = walk_stacks::with_room(slot.number(), || {
+        slot.with_list(|list| unwind_tables::walk(start, list, context, trail, frames))
+    });
+    let Some(walk) = walk else {
+        count_without_stack();
+        return (NOT_WALKED, None);
+    };
     let Some(walk) = walk else {
         return (NOT_WALKED, None);
     };
@@ -434,6 +444,12 @@ pub(crate) fn slots_for_requests_made() -> &'static [Slot] {
 }
 
 impl Slot {
+    /// Returns the number of a slot of the pool.
+    fn number(&self) -> usize {
+        let offset = (&raw const *self as usize).wrapping_sub(pool().as_ptr() as usize);
+        offset / size_of::<Self>()
+    }
+
     /// Captures the calling thread's stack from the point of interruption. For the signal's
     /// handler. The interrupted instruction is the first frame; at most `limit` frames are captured,
     /// and at least one.

@@ -183,6 +183,21 @@ pub fn end(address: usize, farthest: usize) -> usize {
     }
 }
 
+/// Returns whether the calling thread runs on its first stack and has `bytes` left there. For the main thread's, which
+/// the system extends, the rest is not checked. `false` on a stack that the program made, such as a coroutine's, whose
+/// bounds are unknown. Safe to call in hooks.
+pub fn has_room(bytes: usize) -> bool {
+    /// The main thread's stack is the only memory so far below its beginning.
+    const MAIN_BYTES: usize = 16 << 20;
+    let here = 0_u8;
+    let here = &raw const here as usize;
+    match own() {
+        Some(stack) => here - stack.start >= bytes,
+        None if initial_end() == 0 => true,
+        None => initial_end().wrapping_sub(here) <= MAIN_BYTES,
+    }
+}
+
 const STEP_PAGES: usize = 32;
 
 /// Returns whether all of these pages are mapped; at most [`STEP_PAGES`].

@@ -11,6 +11,7 @@ pub mod copied_memory;
 pub mod cpus;
 pub mod files;
 pub mod filter;
+pub mod handler_stacks;
 pub mod membarrier;
 pub mod probe;
 pub mod random;
