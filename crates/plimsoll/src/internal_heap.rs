@@ -13,6 +13,8 @@ use dlmalloc::Dlmalloc;
 
 use plimsoll_sys::os::clock;
 use plimsoll_sys::os::fork::{Table, join};
+#[cfg(feature = "preload")]
+use plimsoll_sys::os::pages;
 use plimsoll_sys::os::region::{self, Region};
 use plimsoll_sys::primitives::{AtomicBool, AtomicUsize, Backoff, Ordering, observed};
 
@@ -95,11 +97,26 @@ pub(crate) fn trim() {
 }
 
 /// Makes the next `bytes` of the heap's range accessible, without using them: for a time when that is impossible.
+/// Returns false if the heap cannot have so much.
 #[cfg(feature = "preload")]
-pub(crate) fn commit_ahead(bytes: usize) {
-    let top = HEAP.top.load(Ordering::Relaxed);
-    // Without them, the heap may be full.
-    let _ = REGION.commit((top + bytes).min(REGION.length()));
+pub(crate) fn commit_ahead(bytes: usize) -> bool {
+    let end = HEAP.top.load(Ordering::Relaxed) + bytes;
+    REGION.commit(end.min(REGION.length())) && end <= REGION.length()
+}
+
+/// Returns whether `bytes` can be allocated for Plimsoll: by its heap, or by that of the program, to which requests go
+/// that this one cannot serve. Rust ends a process that has no memory for a request.
+#[cfg(feature = "preload")]
+pub(crate) fn has_room(bytes: usize) -> bool {
+    let is_mappable = || {
+        let free = pages::reserve(bytes, 0);
+        if let Some(free) = free {
+            // SAFETY: the range was just reserved, and nothing uses it.
+            unsafe { pages::unmap(free, bytes) };
+        }
+        free.is_some()
+    };
+    commit_ahead(bytes) || is_mappable()
 }
 
 /// Lets forks wait until no thread is inside the heap. Not for hooks.

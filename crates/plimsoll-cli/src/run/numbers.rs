@@ -75,7 +75,10 @@ pub struct Numbers {
     pub mapped_bytes: u64,
     pub unmapped_bytes: u64,
     pub lost_mappings: u64,
-    /// Whether the process could not write its profiles, because the file of its report may not be so large.
+    /// The limit of its address space in bytes at its end; `None` without one.
+    pub address_space_limit: Option<u64>,
+    /// Whether the process could not write its profiles, because the file of its report may not be so large, or
+    /// because no memory was left.
     pub profiles_cut: bool,
     pub own_bytes: u64,
     /// The highest resident memory by the kernel; 0 if unknown.
@@ -225,6 +228,8 @@ impl Numbers {
         }
         self.peak_estimated |= other.peak_estimated;
         self.profiles_cut |= other.profiles_cut;
+        let limits = [self.address_space_limit, other.address_space_limit];
+        self.address_space_limit = limits.into_iter().flatten().min();
         self.exact &= other.exact;
         self.cpu_seconds += other.cpu_seconds;
         self.seconds = self.seconds.max(other.seconds);

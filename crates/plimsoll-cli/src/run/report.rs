@@ -387,7 +387,7 @@ fn keep(out: &Directory, name: &str, write: &dyn Fn(&mut File) -> io::Result<()>
 }
 
 /// Why a process could write no report.
-const TOO_LARGE: &str = "its limit on the size of files is too low (RLIMIT_FSIZE, ulimit -f)";
+const TOO_LARGE: &str = "its limit on the size of files (RLIMIT_FSIZE, ulimit -f) or of its memory (RLIMIT_AS, ulimit -v) is too low";
 
 /// Names the processes that could write no report, except the one that was named.
 fn say_limited(files: &ReportFiles, named: Option<u32>) {

@@ -155,7 +155,7 @@ fn head(
 }
 
 /// Why a process left numbers alone.
-const CUT_BY_LIMIT: &str = "the file of the report may not be so large, by RLIMIT_FSIZE (ulimit -f) or since the process confined itself";
+const CUT_BY_LIMIT: &str = "the file of the report may not be so large, by RLIMIT_FSIZE (ulimit -f) or since the process confined itself, or no memory was left";
 
 /// Writes the number of lost events, if there are any.
 pub fn put_lost(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
@@ -169,6 +169,13 @@ pub fn put_lost(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
             count(numbers.lost_waits),
             count(numbers.lost_mappings),
             count(numbers.cut_stacks),
+        )?;
+    }
+    if let Some(limit) = numbers.address_space_limit {
+        writeln!(
+            to,
+            "  limited    address space of {} (ulimit -v): Plimsoll's tables take at most 2 % of it, so there may be fewer samples",
+            bytes(limit),
         )?;
     }
     if numbers.profiles_cut {

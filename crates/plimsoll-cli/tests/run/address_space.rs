@@ -21,7 +21,7 @@ const FILLS: &str = r#"
 "#;
 
 /// More than the mappings of the library's code and data, and of the library that it needs, in bytes.
-const LIBRARY: u64 = 6 << 20;
+const LIBRARY: u64 = 8 << 20;
 
 /// Executes a program with an address space of `kib`.
 const LIMITED: &str = r#"ulimit -v $1; exec "$0""#;

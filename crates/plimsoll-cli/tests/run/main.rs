@@ -1,6 +1,7 @@
 //! `plimsoll run`: unmodified programs behave as they do without it, and its report about them is
 //! true.
 
+mod address_space;
 mod blocks;
 mod children;
 mod compare;

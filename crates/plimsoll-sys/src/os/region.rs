@@ -10,9 +10,24 @@ use super::pages;
 use crate::primitives::{AtomicBool, AtomicUsize, Ordering};
 
 pub use super::pages::{
-    PAGE, allow_huge, discard, forbid_huge, is_page_size_supported, page_size, unmap,
-    within_address_space_limit,
+    PAGE, address_space_limit, allow_huge, discard, forbid_huge, is_page_size_supported, page_size,
+    unmap,
 };
+
+/// The part of a limit of the address space that all reservations together may take: 2 %.
+const PART_OF_LIMIT: usize = 50;
+
+/// Bytes that reservations have taken of the address space.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns `length`, or half of the part of a limited address space that Plimsoll may still take, if that is less.
+pub fn within_address_space_limit(length: usize) -> usize {
+    let Some(limit) = address_space_limit() else {
+        return length;
+    };
+    let part = (limit / PART_OF_LIMIT).saturating_sub(TAKEN.load(Ordering::Relaxed));
+    length.min(part / 2 / page_size() * page_size())
+}
 
 /// The granularity of committing, in bytes.
 pub const COMMIT_STEP: usize = 256 * 1024;
@@ -61,6 +76,7 @@ impl Region {
         let mut length = within_address_space_limit(length).next_multiple_of(page_size());
         while length >= least {
             if let Some(base) = pages::reserve(length, 0) {
+                TAKEN.fetch_add(length, Ordering::Relaxed);
                 self.adopt(base, length);
                 return true;
             }
@@ -226,6 +242,16 @@ pub fn noted() -> impl Iterator<Item = Range<usize>> {
         let base = base.load(Ordering::Relaxed);
         (length > 0).then_some(base..base + length)
     })
+}
+
+/// Maps pages as [`map`], unless they would take too much of a limited address space.
+pub fn map_within_limit(length: usize) -> Option<usize> {
+    if within_address_space_limit(length) < length {
+        return None;
+    }
+    let mapped = map(length)?;
+    TAKEN.fetch_add(length, Ordering::Relaxed);
+    Some(mapped)
 }
 
 /// Maps new private pages that are readable, writable and zero, without overcommit accounting.

@@ -40,6 +40,9 @@ const HAS_SLOTS: bool = cfg!(any(not(feature = "preload"), test));
 const RANGE_BYTES: usize =
     (if HAS_SLOTS { 5 } else { 1 }) << if usize::BITS < 64 { 24 } else { 30 };
 
+/// The least length of the range, in a limited address space.
+const LEAST_RANGE_BYTES: usize = 8 * sampled_blocks::SPAN;
+
 /// The key whose destructor runs when a thread ends.
 static EXIT_KEY: Key = Key::new();
 
@@ -69,7 +72,7 @@ fn set_up() -> bool {
     let placed = RANGE_PLACES
         .iter()
         .any(|&(address, length)| RANGE.reserve_at(address, length));
-    if placed || RANGE.reserve(RANGE_BYTES, 1 << 24) {
+    if placed || RANGE.reserve(RANGE_BYTES, LEAST_RANGE_BYTES) {
         // Slots are aligned relative to their span.
         let base = RANGE.base().next_multiple_of(sampled_blocks::SPAN);
         let length = RANGE.base() + RANGE.length() - base;
@@ -80,8 +83,9 @@ fn set_up() -> bool {
         }
         internal_heap::REGION.adopt(base + sampled, length - sampled);
     }
-    SAMPLED_INSIDE.open();
+    // In this order: a limited address space has less for the last ones.
     stack::TABLE.open(early.table_bytes, file.map(|parts| parts.table));
+    SAMPLED_INSIDE.open();
     EXIT_KEY.prepare(thread_ends);
     STATE.store(OPEN, Ordering::Release);
     // Not only in `startup`: an allocator maps memory for the loader before that.

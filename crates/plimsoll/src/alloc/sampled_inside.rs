@@ -229,7 +229,7 @@ impl SampledInside {
     #[cold]
     fn add_table(&self, number: usize) -> Option<Table> {
         let bytes = bytes_of(number);
-        let base = region::map(bytes)?;
+        let base = region::map_within_limit(bytes)?;
         let stored =
             self.tables[number].compare_exchange(0, base, Ordering::AcqRel, Ordering::Acquire);
         if stored.is_err() {

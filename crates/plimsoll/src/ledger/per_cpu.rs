@@ -87,7 +87,7 @@ impl<D: Delta> PerCpu<D> {
         let cpus = most_cpus();
         let mapped = match room {
             None => {
-                let mapped = region::map(Self::needs())?;
+                let mapped = region::map_within_limit(Self::needs())?;
                 region::note(mapped, Self::needs());
                 mapped
             }

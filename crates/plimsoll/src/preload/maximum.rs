@@ -26,7 +26,7 @@ use plimsoll_sys::primitives::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fen
 use super::{is_alone, report, reports};
 use crate::maintenance::{self, PeriodicCheck};
 use crate::profile::memory::{self, ByOwner};
-use crate::{internal_scope, overhead, postmortem_file, wakeup};
+use crate::{internal_heap, internal_scope, overhead, postmortem_file, wakeup};
 
 /// The account, in the form of the post-mortem file.
 static ACCOUNT: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
@@ -78,6 +78,9 @@ const LARGEST_STACK_PART: usize = 4 << 20;
 
 /// The part of the first thread's stack in which it makes accounts, in bytes.
 static STACK_PART: AtomicUsize = AtomicUsize::new(0);
+
+/// More memory in bytes than an account takes.
+const ACCOUNT_HEAP: usize = 1 << 20;
 
 /// More than the size of the loader's frames in bytes, which lie below the frames of `main`.
 const LOADER_PART: usize = 256 << 10;
@@ -193,7 +196,10 @@ fn read_at(age: u64) {
         return;
     }
     let began = clock::thread_cpu();
-    if let Some(account) = memory::by_owner() {
+    if let Some(account) = internal_heap::has_room(ACCOUNT_HEAP)
+        .then(memory::by_owner)
+        .flatten()
+    {
         let maximum = maximum(&account, age);
         store_if_highest(&maximum);
         // The kernel's counter may differ from the sum of the parts.

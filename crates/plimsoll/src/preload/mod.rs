@@ -221,7 +221,8 @@ fn before_filter(allowed: &Calls) -> Calls {
         IS_REPORTER.store(1, Ordering::Relaxed);
         symbol::remember_objects();
         report::before_filter();
-        internal_heap::commit_ahead(HEAP_AHEAD + 2 * TABLE.bytes());
+        // Without them, the heap may be full.
+        let _ = internal_heap::commit_ahead(HEAP_AHEAD + 2 * TABLE.bytes());
         alloc::commit_for_samples();
         TABLE.prepare_pages(TABLE_AHEAD, false);
     }
@@ -385,13 +386,16 @@ fn activate() {
 /// More stack in bytes than a refresh of the list of modules takes.
 const REFRESH_STACK: usize = 64 << 10;
 
+/// More memory in bytes than it takes.
+const REFRESH_HEAP: usize = 1 << 20;
+
 /// Refreshes the list of modules after a sample, if a capture met unknown code, and reads the resident
 /// memory. While the process has one thread, no other can hold the loader's lock. Later, the
 /// maintenance thread does this.
 fn work_if_alone() {
     if is_alone() {
         // The loader's functions would overrun the stack of a coroutine.
-        if thread_stack::has_room(REFRESH_STACK) {
+        if thread_stack::has_room(REFRESH_STACK) && internal_heap::has_room(REFRESH_HEAP) {
             maintenance::refresh_if_requested();
         }
         maximum::after_sample();

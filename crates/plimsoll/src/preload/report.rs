@@ -15,6 +15,7 @@ use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
 use plimsoll_pprof::symbolized;
 use plimsoll_sys::os::files;
 use plimsoll_sys::os::process_id;
+use plimsoll_sys::os::region;
 use plimsoll_sys::os::signals;
 use plimsoll_sys::os::{self, clock, filter};
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
@@ -23,13 +24,14 @@ use super::inherited::{self, Counted, Inherited, Live};
 use super::{arguments, confined, maximum, shared_file, wall};
 use crate::alloc::malloc::{self, UnderlyingKind};
 use crate::export;
+use crate::internal_heap;
 use crate::json::Object;
 use crate::profile;
 use crate::profile::memory::AtExit;
 use crate::profile::reading::Reading;
 use crate::sampler;
 use crate::single_thread;
-use crate::stack;
+use crate::stack::{self, TABLE};
 use crate::stats::outside_heap::OutsideHeap;
 use crate::stats::{ClassCounts, HeapStats};
 
@@ -78,6 +80,12 @@ pub(super) fn after_refused_filter() {
     FILTERED.store(0, Ordering::Relaxed);
 }
 
+/// More memory in bytes than a report takes, besides twice the table of stacks.
+const PROFILES_HEAP: usize = 1 << 20;
+
+/// The same without profiles.
+const NUMBERS_HEAP: usize = 256 << 10;
+
 /// The name of a part without content that takes the place of the profiles, if the report is limited to its numbers.
 const CUT: &str = "cut";
 
@@ -85,25 +93,35 @@ const CUT: &str = "cut";
 pub(super) fn write(directory: &Path, ending: &str) {
     let process = process_id();
     let is_restricted = filter::is_restricted();
+    // A process at the limit of its memory may have none for profiles.
+    let has_profiles = is_restricted || internal_heap::has_room(PROFILES_HEAP + 2 * TABLE.bytes());
+    if !has_profiles && !internal_heap::has_room(NUMBERS_HEAP) {
+        return note_limited(directory, process);
+    }
     let inherited = inherited::get();
     // Read before the profiles, to exclude their memory. The numbers of mappings are the sums of
     // their profile, because other threads map and unmap meanwhile.
     let mut counted = Counted::read();
-    stack::refresh_modules();
+    if has_profiles {
+        stack::refresh_modules();
+    }
     // First, to exclude the work for the report.
-    let mut cpu = (profile::cpu::rate() != 0)
+    let mut cpu = (profile::cpu::rate() != 0 && has_profiles)
         .then(|| inherited::own_reading(inherited, "profile"))
         .flatten();
-    let mut mmap = inherited::own_reading(inherited, "mmap");
+    let mut mmap = has_profiles
+        .then(|| inherited::own_reading(inherited, "mmap"))
+        .flatten();
     let mapped = mmap.as_ref().map(Mapped::of).unwrap_or_default();
     let is_short = inherited.is_some() && elapsed() < SHORT_LIFE;
     // After a fault, the program's allocator may be in the middle of a call, and the list of mappings may need more
     // memory than Plimsoll's own heap has.
-    let mut memory = (!is_short && !is_restricted && !signals::is_fault(ending))
+    let mut memory = (!is_short && !is_restricted && has_profiles && !signals::is_fault(ending))
         .then(profile::memory::read_at_exit)
         .flatten();
     let numbers = numbers(ending, &mut counted, inherited, mapped, memory.as_ref());
-    let readings = AT_EXIT.into_iter().filter_map(|ProfileKind { name, .. }| {
+    let kinds = AT_EXIT.into_iter().filter(|_| has_profiles);
+    let readings = kinds.filter_map(|ProfileKind { name, .. }| {
         let reading = match name {
             "profile" => cpu.take(),
             // A forked child shares most of its memory with its parent.
@@ -131,10 +149,13 @@ pub(super) fn write(directory: &Path, ending: &str) {
         let parts: Vec<Part> = parts.collect();
         let parts = parts.iter().chain([&numbers]);
         let pieces: Vec<&[u8]> = parts.flat_map(Part::pieces).collect();
-        if !confined::write(&pieces) {
+        if !has_profiles || !confined::write(&pieces) {
             confined::write(&without_profiles);
         }
         return;
+    }
+    if !has_profiles {
+        return write_limited(directory, process, &without_profiles);
     }
     let own_name = format!("{process}.report");
     // The report of a program that the process executes has the same process number, and replaces this.
@@ -178,8 +199,13 @@ fn write_limited(directory: &Path, process: u32, without_profiles: &[&[u8]]) {
         write_all(&mut file, without_profiles)
     });
     if is_too_large(&written) {
-        let _ = super::put(directory, &format!("{process}.limited"), |_| Ok(()));
+        note_limited(directory, process);
     }
+}
+
+/// Notes by an empty file that the process could not write a report.
+fn note_limited(directory: &Path, process: u32) {
+    let _ = super::put(directory, &format!("{process}.limited"), |_| Ok(()));
 }
 
 fn write_all(to: &mut impl io::Write, pieces: &[&[u8]]) -> io::Result<()> {
@@ -278,6 +304,9 @@ fn numbers(
         to.numbers("inherited", &[live.objects, live.bytes]);
     }
     to.number("process", process_id().into());
+    if let Some(limit) = region::address_space_limit() {
+        to.number("address_space_limit", limit as u64);
+    }
     if let Some(filtered) = FILTERED.load(Ordering::Relaxed).checked_sub(1) {
         to.seconds("filter_seconds", Duration::from_nanos(filtered));
     }

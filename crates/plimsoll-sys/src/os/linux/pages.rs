@@ -159,8 +159,8 @@ pub fn populate(address: usize, length: usize) -> bool {
     refused == 0 || refused == -(libc::EINVAL as isize)
 }
 
-/// Returns `length`, or 1/32 of the process's address space limit if that is less.
-pub fn within_address_space_limit(length: usize) -> usize {
+/// Returns the limit of the process's address space in bytes; `None` without one.
+pub fn address_space_limit() -> Option<usize> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -175,10 +175,8 @@ pub fn within_address_space_limit(length: usize) -> usize {
     ];
     // SAFETY: `prlimit64` only reads the limit of this process, into a struct of the right layout.
     let failed = unsafe { call(libc::SYS_prlimit64, arguments) };
-    if failed != 0 || limit.rlim_cur == libc::RLIM_INFINITY {
-        return length;
-    }
-    length.min(limit.rlim_cur as usize / 32)
+    let is_limited = failed == 0 && limit.rlim_cur != libc::RLIM_INFINITY;
+    is_limited.then_some(limit.rlim_cur as usize)
 }
 
 /// Returns the bytes of memory of the machine, if the system reports them.

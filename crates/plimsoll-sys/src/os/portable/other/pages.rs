@@ -109,10 +109,10 @@ pub fn populate(_: usize, _: usize) -> bool {
     false
 }
 
-/// Returns `length`: the system has no such limit.
+/// Returns `None`: the system has no such limit.
 #[inline]
-pub fn within_address_space_limit(length: usize) -> usize {
-    length
+pub fn address_space_limit() -> Option<usize> {
+    None
 }
 
 /// Returns `None`: the system does not report it.

@@ -113,10 +113,10 @@ pub fn populate(_: usize, _: usize) -> bool {
     false
 }
 
-/// Returns `length`: limits of the address space show when memory is reserved.
+/// Returns `None`: limits of the address space show when memory is reserved.
 #[inline]
-pub fn within_address_space_limit(length: usize) -> usize {
-    length
+pub fn address_space_limit() -> Option<usize> {
+    None
 }
 
 /// Returns the bytes of memory of the machine, if the system reports them.

@@ -104,10 +104,10 @@ pub fn populate(_: usize, _: usize) -> bool {
     false
 }
 
-/// Returns `length`: the system has no such limit.
+/// Returns `None`: the system has no such limit.
 #[inline]
-pub fn within_address_space_limit(length: usize) -> usize {
-    length
+pub fn address_space_limit() -> Option<usize> {
+    None
 }
 
 /// Returns the bytes of memory of the machine, if the system reports them.
