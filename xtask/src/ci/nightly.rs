@@ -468,6 +468,8 @@ fn soaks(steps: &Steps) -> Result<(), String> {
     steps.run(
         "cargo test --release -p plimsoll-cli --test postmortem --test profiles -- --ignored",
     )?;
+    // Programs of the distribution, as far as they are installed.
+    steps.run("cargo test -p plimsoll-cli --test real_programs -- --ignored --test-threads=1")?;
     // In all kinds of builds, blocks are attributed to the functions that make them.
     steps.run("cargo test --release -p plimsoll-cli --test run -- --ignored frames::")?;
     // CPython's own tests of threads, processes and memory have the same outcomes as without.

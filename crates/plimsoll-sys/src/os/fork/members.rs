@@ -84,7 +84,7 @@ impl Member for Table {
 }
 
 /// The most members.
-const MOST: usize = 64;
+const MOST: usize = 48;
 
 /// The members, in the order of their ranks.
 struct Members {
@@ -110,7 +110,7 @@ fn members() -> MutexGuard<'static, Members> {
 /// Lets a member take part in all later forks. A repeated call has no effect. Not for hooks.
 ///
 /// # Panics
-/// If there are more than 64 members.
+/// If there are more than 48 members.
 pub fn join(member: &'static dyn Member) {
     let _blocked = BlockedSignals::new();
     let mut members = members();
