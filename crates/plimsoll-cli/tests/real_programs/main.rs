@@ -238,7 +238,8 @@ fn memcached_drops_its_privileges() {
         programs: &["memcached"],
         is_privileged: true,
         script: r#"
-$RUN memcached -u nobody -l 127.0.0.1 -p $PORT 2>log &
+user=$(id -nu 65534)
+$RUN memcached -u "$user" -l 127.0.0.1 -p $PORT 2>log &
 listens
 exec 3<>/dev/tcp/127.0.0.1/$PORT
 printf 'set key 0 0 5\r\nvalue\r\nget key\r\nquit\r\n' >&3
