@@ -262,6 +262,54 @@ fn the_strict_mode_is_survived() {
     }
 }
 
+/// Sandboxes change the root directory in such a child, which shares the memory and whose storage for threads is zeros.
+#[test]
+fn a_child_in_the_same_memory_without_storage_for_threads_runs_as_alone() {
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <sched.h>
+        #include <signal.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/resource.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static char stack[1 << 16], storage[1 << 16];
+        static char *program;
+        static int child(void *executes) {
+            struct rlimit limit = {8, 8};
+            chroot("/");
+            chdir("/");
+            setrlimit(RLIMIT_NOFILE, &limit);
+            if (executes) {
+                char *arguments[] = {program, "again", 0}, *environment[] = {0};
+                execve(program, arguments, environment);
+            }
+            _exit(5);
+        }
+        int main(int count, char **arguments) {
+            if (count > 1) return 6;
+            char path[4096] = {0};
+            readlink("/proc/self/exe", path, sizeof path - 1);
+            program = path;
+            for (long executes = 0; executes < 2; executes++) {
+                free(malloc(100));
+                int flags = CLONE_VM | CLONE_VFORK | CLONE_SETTLS | SIGCHLD, status = -1;
+                int pid = clone(child, stack + sizeof stack, flags, (void *)executes, 0, storage + sizeof storage / 2, 0);
+                waitpid(pid, &status, 0);
+                printf("status %d, signal %d\n", WEXITSTATUS(status), WTERMSIG(status));
+            }
+            return 3;
+        }
+    "#;
+    let scene = Scene::new("same-memory");
+    let program = scene.c("same-memory", source);
+    for options in [&[][..], &["--children"], &["--heap-rate", "1"]] {
+        let reports = same_with(options, &program, &[]);
+        assert!(!reports.is_empty());
+    }
+}
+
 /// The system kills such a process for a call that the program makes; its status must be the same.
 #[test]
 fn a_call_that_a_filter_forbids_ends_the_program_as_alone() {

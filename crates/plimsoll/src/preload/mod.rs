@@ -449,24 +449,25 @@ fn end_if_no_thread_is_left() {
 
 /// Returns whether this process reports. The child of a `vfork` does not: it shares its parent's memory.
 pub fn reports() -> bool {
-    if alloc_thread::is_lent() {
-        return false;
-    }
     let process = PROCESS.load(Ordering::Relaxed);
-    if filter::is_restricted() {
-        return process != 0
-            && IS_REPORTER.load(Ordering::Relaxed) != 0
-            && IS_REPORTER.is_forgotten();
-    }
-    process == own_process()
+    let is_reporter = match filter::is_restricted() {
+        true => {
+            process != 0 && IS_REPORTER.load(Ordering::Relaxed) != 0 && IS_REPORTER.is_forgotten()
+        }
+        false => process == own_process(),
+    };
+    // Last: a child by `clone` in its parent's memory may have no storage for threads.
+    is_reporter && !alloc_thread::is_lent()
 }
 
 /// Writes the report, in place of an earlier one. `ending` is a word for the cause of the end, such
 /// as `exit`. Does nothing in a process that does not report. Blocks the thread's signals meanwhile, because a
 /// signal handler may fork.
 pub fn report(ending: &str) {
-    let _blocked = BlockedSignals::new();
-    report_blocked(ending);
+    if reports() {
+        let _blocked = BlockedSignals::new();
+        report_blocked(ending);
+    }
 }
 
 /// Does the same in the handler of a signal that ends the process, such as `SIGTERM`. The caller has blocked all
