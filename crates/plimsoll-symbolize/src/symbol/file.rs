@@ -5,6 +5,9 @@
 
 use std::cell::{Cell, OnceCell};
 use std::path::Path;
+use std::slice;
+
+use plimsoll_sys::os::pages;
 
 use super::os::OpenFile;
 
@@ -26,13 +29,50 @@ pub(super) struct PartialFile {
 
 struct Part {
     offset: u64,
-    bytes: Vec<u8>,
+    bytes: Mapped,
 }
 
 impl Part {
     fn range(&self, offset: u64, size: u64) -> Option<&[u8]> {
         let start = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
-        self.bytes.get(start..)?.get(..usize::try_from(size).ok()?)
+        let bytes = self.bytes.bytes();
+        bytes.get(start..)?.get(..usize::try_from(size).ok()?)
+    }
+}
+
+/// Memory from the system, to which it returns as a whole. A heap would keep it below what was allocated later.
+struct Mapped {
+    address: usize,
+    length: usize,
+}
+
+impl Mapped {
+    /// Returns zeros; `None` if the system refuses.
+    fn zeros(length: usize) -> Option<Self> {
+        let address = pages::map(Self::pages(length))?;
+        Some(Self { address, length })
+    }
+
+    /// Returns the bytes of whole pages.
+    fn pages(length: usize) -> usize {
+        length.max(1).next_multiple_of(pages::page_size())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping has this length, and only this value refers to it.
+        unsafe { slice::from_raw_parts(self.address as *const u8, self.length) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { slice::from_raw_parts_mut(self.address as *mut u8, self.length) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the mapping has this length, and nothing refers to it any more.
+        unsafe { pages::unmap(self.address, Self::pages(self.length)) };
     }
 }
 
@@ -72,10 +112,8 @@ impl PartialFile {
     fn read(&self, offset: u64, size: u64) -> Option<Part> {
         let left = self.left.get().checked_sub(size)?;
         let length = usize::try_from(size).ok()?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(length).ok()?;
-        bytes.resize(length, 0);
-        self.fill(&mut bytes, offset)?;
+        let mut bytes = Mapped::zeros(length)?;
+        self.fill(bytes.bytes_mut(), offset)?;
         self.left.set(left);
         Some(Part { offset, bytes })
     }
