@@ -319,6 +319,7 @@ fn firefox_renders_in_its_sandbox() {
         is_privileged: false,
         script: r#"
 echo '<p>page</p>' >page.html
+mkdir profile
 $RUN firefox-esr --headless --profile "$D/profile" --window-size 200,200 --screenshot "$D/page.png" "file://$D/page.html" \
     >log 2>&1
 echo "status $?"
