@@ -156,6 +156,7 @@ fn every_guide_is_checked() {
         "allocation-tests.md",
         "fleet.md",
         "from-dhat.md",
+        "native-extensions.md",
         "push.md",
         "servers.md",
     ];
