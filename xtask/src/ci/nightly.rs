@@ -1,5 +1,5 @@
 //! The nightly checks: loom models, sanitizers, fuzzing, sets of features, costs, packages, soaks.
-//! The short form of each but fuzzing and soaks is part of CI.
+//! The short form of each but fuzzing and soaks is part of CI; of ThreadSanitizer, that is the tests of locks.
 
 use std::path::Path;
 use std::process::Child;
@@ -117,20 +117,23 @@ fn sanitizers(steps: &Steps, extent: Extent) -> Result<(), String> {
     // report, suppressed ones included, while it holds an internal lock.
     let suppressions = format!("suppressions={}", steps.path(".ci/thread-sanitizer.supp"));
     let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
-    sanitized(
-        &[
-            (
-                "TSAN_OPTIONS",
-                &format!("{suppressions} report_signal_unsafe=0"),
-            ),
-            (
-                "RUSTFLAGS",
-                &format!("{flags} --cfg plimsoll_portable --cfg plimsoll_sanitized"),
-            ),
-        ],
-        "tsan",
-        "--skip heap_profile:: --skip thread::",
-    )?;
+    // It takes minutes to compile, and the models are part of CI.
+    if extent == Extent::Full {
+        sanitized(
+            &[
+                (
+                    "TSAN_OPTIONS",
+                    &format!("{suppressions} report_signal_unsafe=0"),
+                ),
+                (
+                    "RUSTFLAGS",
+                    &format!("{flags} --cfg plimsoll_portable --cfg plimsoll_sanitized"),
+                ),
+            ],
+            "tsan",
+            "--skip heap_profile:: --skip thread::",
+        )?;
+    }
     locks(
         &[("TSAN_OPTIONS", &suppressions), ("RUSTFLAGS", flags)],
         "tsan-locks",
