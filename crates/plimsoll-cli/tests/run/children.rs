@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -426,6 +427,7 @@ fn each_child_has_a_port_of_its_own_and_all_are_listed() {
         let at: SocketAddr = at.unwrap().parse().unwrap();
         get(at, "/debug/pprof/").starts_with("HTTP/1.1 200")
     };
+    let began = Instant::now();
     // Waits until all three serve, and the last has executed its program: until its pages follow, those that it had
     // before are listed.
     let list = loop {
@@ -436,6 +438,10 @@ fn each_child_has_a_port_of_its_own_and_all_are_listed() {
         }
         if let Some(status) = child.try_wait().unwrap() {
             panic!("{status}: {list}");
+        }
+        if began.elapsed() > Duration::from_secs(180) {
+            child.kill().unwrap();
+            panic!("{list}");
         }
         std::thread::yield_now();
     };

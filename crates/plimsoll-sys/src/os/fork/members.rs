@@ -87,6 +87,7 @@ impl Member for Table {
 const MOST: usize = 48;
 
 /// The members, in the order of their ranks.
+#[derive(Clone, Copy)]
 struct Members {
     list: [Option<&'static dyn Member>; MOST],
     count: usize,
@@ -98,6 +99,7 @@ impl Members {
     }
 }
 
+/// Held for a moment only, and while the system forks: a thread that holds locks may join.
 static MEMBERS: Mutex<Members> = Mutex::new(Members {
     list: [None; MOST],
     count: 0,
@@ -106,6 +108,9 @@ static MEMBERS: Mutex<Members> = Mutex::new(Members {
 fn members() -> MutexGuard<'static, Members> {
     MEMBERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Held from before a fork until after it.
+static FORKING: Mutex<()> = Mutex::new(());
 
 /// Lets a member take part in all later forks. A repeated call has no effect. Not for hooks.
 ///
@@ -136,14 +141,15 @@ pub fn join(member: &'static dyn Member) {
 
 /// What is held from [`before`] on.
 struct Held {
-    // Dropped in this order: signals arrive when no lock is held.
     members: MutexGuard<'static, Members>,
-    signals: BlockedSignals,
+    forking: MutexGuard<'static, ()>,
+    /// Dropped last: signals arrive when no lock is held.
+    _signals: BlockedSignals,
 }
 
 struct Place(UnsafeCell<Option<Held>>);
 
-// SAFETY: only the thread that holds the members uses it.
+// SAFETY: only the thread that holds `FORKING` uses it.
 unsafe impl Sync for Place {}
 
 static HELD: Place = Place(UnsafeCell::new(None));
@@ -156,39 +162,53 @@ extern "C" fn before() {
         member.prepare();
         at += 1;
     }
-    let members = members();
-    members.ascending().for_each(|member| member.hold());
-    // SAFETY: this thread holds the members.
-    unsafe { *HELD.0.get() = Some(Held { members, signals }) };
+    let forking = FORKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut list = *members();
+    let members = loop {
+        list.ascending().for_each(|member| member.hold());
+        let members = members();
+        if members.count == list.count {
+            break members;
+        }
+        // Others have joined, which may have lower ranks.
+        let later = *members;
+        drop(members);
+        list.ascending().rev().for_each(|member| member.release());
+        list = later;
+    };
+    // SAFETY: only the thread that forks uses it, and this one holds `FORKING`.
+    unsafe {
+        *HELD.0.get() = Some(Held {
+            members,
+            forking,
+            _signals: signals,
+        });
+    }
 }
 
 extern "C" fn after_in_parent() {
-    // SAFETY: this thread has held the members since `before`.
+    // SAFETY: this thread holds `FORKING` since `before`.
     if let Some(held) = unsafe { (*HELD.0.get()).take() } {
-        held.members
-            .ascending()
-            .rev()
-            .for_each(|member| member.release());
+        let list = *held.members;
+        drop(held.members);
+        list.ascending().rev().for_each(|member| member.release());
+        drop(held.forking);
     }
 }
 
 extern "C" fn after_in_child() {
     crate::os::forget_ids();
-    // SAFETY: the child's only thread has held the members since `before`.
+    // SAFETY: as above; the thread is the child's only one.
     let Some(held) = (unsafe { (*HELD.0.get()).take() }) else {
         return;
     };
-    for member in held.members.ascending().rev() {
+    let list = *held.members;
+    // Resets may join.
+    drop(held.members);
+    for member in list.ascending().rev() {
         member.reset();
         member.release();
     }
-    let Held { members, signals } = held;
-    let (list, count) = (members.list, members.count);
-    drop(members);
-    list[..count]
-        .iter()
-        .copied()
-        .flatten()
-        .for_each(|member| member.resume());
-    drop(signals);
+    drop(held.forking);
+    list.ascending().for_each(|member| member.resume());
 }
