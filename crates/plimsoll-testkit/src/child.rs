@@ -53,6 +53,25 @@ pub fn stderr_of(name: &str, settings: impl AsRef<OsStr>, test: fn()) -> Option<
     Some(errors.into_owned())
 }
 
+/// Kills the process after a minute. For children of forks: a child that waits for a lock may have blocked every signal
+/// that a program can block.
+pub fn kill_after_a_minute() {
+    // SAFETY: all zeros are a valid value; the pointers lead to locals. The child of a fork may make these calls.
+    unsafe {
+        let mut event: libc::sigevent = std::mem::zeroed();
+        event.sigev_notify = libc::SIGEV_SIGNAL;
+        event.sigev_signo = libc::SIGKILL;
+        let mut timer = std::mem::zeroed();
+        let created = libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer);
+        let mut time: libc::itimerspec = std::mem::zeroed();
+        time.it_value.tv_sec = 60;
+        if created != 0 || libc::timer_settime(timer, 0, &raw const time, std::ptr::null_mut()) != 0
+        {
+            libc::abort();
+        }
+    }
+}
+
 /// Returns whether this is the process of a single test, which [`command`] runs.
 pub fn is_child() -> bool {
     std::env::var_os(variable(MARK)).is_some()

@@ -249,11 +249,13 @@ fn threads_and_forks_find_their_blocks_whole() {
         "threads",
         r#"
         #include <pthread.h>
+        #include <signal.h>
         #include <stdint.h>
         #include <stdio.h>
         #include <stdlib.h>
         #include <string.h>
         #include <sys/wait.h>
+        #include <time.h>
         #include <unistd.h>
         #define SLOTS 512
         static void *slots[SLOTS];
@@ -275,11 +277,18 @@ fn threads_and_forks_find_their_blocks_whole() {
             }
         }
         static void *thread(void *seed) { work((uintptr_t)seed, 100000); return 0; }
+        /* A child that waits for a lock may have blocked every other signal. */
+        static void kill_later(void) {
+            struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL };
+            struct itimerspec time = { .it_value.tv_sec = 300 };
+            timer_t timer;
+            if (timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &time, 0)) abort();
+        }
         int main() {
             pthread_t threads[4];
             for (uintptr_t i = 0; i < 4; i++) pthread_create(threads + i, 0, thread, (void *)i);
             for (int i = 0; i < 20; i++) {
-                if (!fork()) { alarm(300); work(i, 1000); _exit(bad); }
+                if (!fork()) { kill_later(); work(i, 1000); _exit(bad); }
                 int status; wait(&status);
                 if (status) { printf("child: %d\n", status); bad = 1; }
             }

@@ -259,7 +259,7 @@ pub fn a_forks_child_can_ask() {
     unsafe {
         let child = libc::fork();
         if child == 0 {
-            libc::alarm(60);
+            plimsoll_testkit::child::kill_after_a_minute();
             let ok = std::panic::catch_unwind(|| {
                 let after = class_of(&reading(), 1000);
                 assert_eq!(after.active, before.active);

@@ -371,8 +371,7 @@ fn in_a_child() {
     // SAFETY: the child allocates, starts a thread and exits, which glibc permits after `fork`.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: sets a timer; its signal ends a child that hangs, and the parent sees that.
-        unsafe { libc::alarm(60) };
+        plimsoll_testkit::child::kill_after_a_minute();
         set_memory_limit(MemoryLimit::Bytes(100 << 20)).unwrap();
         let mut blocks = Vec::new();
         grow(&mut blocks, 60);

@@ -249,8 +249,7 @@ fn a_forks_child_knows_itself_only() {
         // SAFETY: the calls that the child makes are the subject of the test.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: has no preconditions.
-            unsafe { libc::alarm(60) };
+            plimsoll_testkit::child::kill_after_a_minute();
             let profile = threadcreate();
             let alone = profile.sample.len() == 1 && profile.sample[0].value == [1];
             let known = created_in("threads_and_tasks::threadcreate::forks_in_a_thread") == 1;

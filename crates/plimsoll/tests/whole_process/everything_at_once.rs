@@ -168,11 +168,7 @@ fn fork() {
         unsafe { libc::fork() }
     };
     if child == 0 {
-        // SAFETY: has no preconditions. The child has no timer, and no handler from here on.
-        unsafe {
-            libc::signal(libc::SIGALRM, libc::SIG_DFL);
-            libc::alarm(60);
-        }
+        plimsoll_testkit::child::kill_after_a_minute();
         let lock = Mutex::new(vec![1]);
         lock.lock().unwrap().push(2);
         write_profiles(&["mutex"]);

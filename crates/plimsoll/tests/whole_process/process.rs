@@ -92,10 +92,7 @@ fn fork_again_and_again() {
         let child = unsafe { libc::fork() };
         assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
         if child == 0 {
-            // The timer's signal ends a child that hangs, and the parent sees that.
-            //
-            // SAFETY: has no preconditions.
-            unsafe { libc::alarm(60) };
+            plimsoll_testkit::child::kill_after_a_minute();
             let before = heap_stats();
             let kept: Vec<Vec<u8>> = (0..2000).map(|size| vec![1; size % 500 + 1]).collect();
             balanced();
@@ -131,8 +128,7 @@ fn fork_with_a_server() {
     // SAFETY: the calls that the child makes are the subject of the test.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: has no preconditions.
-        unsafe { libc::alarm(60) };
+        plimsoll_testkit::child::kill_after_a_minute();
         drop(plimsoll);
         let again = plimsoll::config().http("127.0.0.1:0").start();
         let address = again.http_address().expect("the port is known");
@@ -179,7 +175,7 @@ extern "C" fn fork_in_a_handler(_: i32) {
     unsafe {
         let child = libc::fork();
         if child == 0 {
-            libc::alarm(60);
+            plimsoll_testkit::child::kill_after_a_minute();
             libc::_exit(if heap_stats().exact { 0 } else { 7 });
         }
         let mut status = -1;

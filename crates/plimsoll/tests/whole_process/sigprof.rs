@@ -203,8 +203,7 @@ fn fork(work: fn()) {
         unsafe { libc::fork() }
     };
     if child == 0 {
-        // SAFETY: has no preconditions. A child that hangs ends by the alarm.
-        unsafe { libc::alarm(60) };
+        plimsoll_testkit::child::kill_after_a_minute();
         work();
         // SAFETY: ends the process.
         unsafe { libc::_exit(0) };

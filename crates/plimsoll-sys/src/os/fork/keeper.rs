@@ -7,13 +7,13 @@ use super::{Member, Rank, SignalGuard, SignalMutex, join};
 use crate::primitives::{AtomicBool, Ordering};
 
 /// A guard that is kept across a fork.
-struct Kept<G>(UnsafeCell<Option<G>>);
+struct GuardSlot<G>(UnsafeCell<Option<G>>);
 
 // SAFETY: only the thread that forks uses it, between the beginning and the end of the fork.
-unsafe impl<G> Sync for Kept<G> {}
+unsafe impl<G> Sync for GuardSlot<G> {}
 
-impl<G> Kept<G> {
-    const fn nothing() -> Self {
+impl<G> GuardSlot<G> {
+    const fn new() -> Self {
         Self(UnsafeCell::new(None))
     }
 
@@ -35,7 +35,7 @@ pub struct Keeper<G: 'static> {
     rank: Rank,
     lock: fn() -> G,
     reset: fn(&mut G),
-    kept: Kept<G>,
+    guard: GuardSlot<G>,
 }
 
 impl<G> Keeper<G> {
@@ -45,7 +45,7 @@ impl<G> Keeper<G> {
             rank,
             lock,
             reset,
-            kept: Kept::nothing(),
+            guard: GuardSlot::new(),
         }
     }
 }
@@ -56,15 +56,15 @@ impl<G> Member for Keeper<G> {
     }
 
     fn hold(&self) {
-        self.kept.set(Some((self.lock)()));
+        self.guard.set(Some((self.lock)()));
     }
 
     fn release(&self) {
-        self.kept.set(None);
+        self.guard.set(None);
     }
 
     fn reset(&self) {
-        self.kept.with(self.reset);
+        self.guard.with(self.reset);
     }
 }
 
@@ -75,7 +75,7 @@ pub struct ForkLock<T: 'static> {
     reset: fn(&mut T),
     has_joined: AtomicBool,
     mutex: SignalMutex<T>,
-    kept: Kept<SignalGuard<'static, T>>,
+    guard: GuardSlot<SignalGuard<'static, T>>,
 }
 
 /// The access to the value of a [`ForkLock`].
@@ -97,7 +97,7 @@ impl<T: Send> ForkLock<T> {
             reset,
             has_joined: AtomicBool::new(false),
             mutex: SignalMutex::new(value),
-            kept: Kept::nothing(),
+            guard: GuardSlot::new(),
         }
     }
 
@@ -128,15 +128,15 @@ impl<T: Send> Member for ForkLock<T> {
     fn hold(&self) {
         // SAFETY: a member is static, by `join`.
         let this: &'static Self = unsafe { &*std::ptr::from_ref(self) };
-        self.kept.set(Some(this.mutex.lock()));
+        self.guard.set(Some(this.mutex.lock()));
     }
 
     fn release(&self) {
-        self.kept.set(None);
+        self.guard.set(None);
     }
 
     fn reset(&self) {
-        self.kept.with(|value| (self.reset)(value));
+        self.guard.with(|value| (self.reset)(value));
     }
 }
 

@@ -8,7 +8,7 @@ use crate::primitives::{Mutex, MutexGuard};
 
 /// A mutex. While a thread holds it, the thread's signals are blocked. A panic under the lock does not poison it.
 ///
-/// A static is a `ForkLock` instead. A lock inside another type is kept across forks by a `Keeper`.
+/// Statics use a `ForkLock`. A `Keeper` holds a lock inside another type across forks.
 #[derive(Debug)]
 pub struct SignalMutex<T>(Mutex<T>);
 
@@ -61,12 +61,6 @@ impl<T> SignalMutex<T> {
             value,
             _signals: signals,
         })
-    }
-}
-
-impl<T: Default> Default for SignalMutex<T> {
-    fn default() -> Self {
-        Self::new(T::default())
     }
 }
 

@@ -3,18 +3,20 @@
 use std::cell::UnsafeCell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::arch::thread_pointer;
 use crate::os::signals::BlockedSignals;
+use crate::primitives::{AtomicBool, AtomicUsize, Ordering};
 
 /// The position in which a lock is taken, below 64: a thread that holds a lock takes only those of higher rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank(pub u8);
 
 impl Rank {
-    /// Of tables without a lock, in this crate.
+    /// This crate's tables without a lock.
     pub(crate) const TABLES: Self = Self(61);
-    /// Of questions to the dynamic loader.
+    /// The lock for calls to the dynamic loader.
     pub(crate) const LOADER: Self = Self(62);
-    /// Of the last lock: its holders take no other.
+    /// The last lock: its holders take no other.
     pub const LAST: Self = Self(63);
 }
 
@@ -35,7 +37,7 @@ pub trait Member: Sync {
     /// Forgets the threads of the parent, in the child.
     fn reset(&self) {}
 
-    /// Goes on in the child, where nothing is held any more.
+    /// Continues in the child, after all members are released.
     fn resume(&self) {}
 }
 
@@ -53,7 +55,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a member of which the child only [resets](Member::reset) something.
+    /// Creates a member that only [resets](Member::reset) something in the child.
     pub const fn new(rank: Rank, reset: fn()) -> Self {
         const fn nothing() {}
         Self {
@@ -83,13 +85,12 @@ impl Member for Table {
     }
 }
 
-/// The most members.
-const MOST: usize = 48;
+const MAX_MEMBERS: usize = 48;
 
 /// The members, in the order of their ranks.
 #[derive(Clone, Copy)]
 struct Members {
-    list: [Option<&'static dyn Member>; MOST],
+    list: [Option<&'static dyn Member>; MAX_MEMBERS],
     count: usize,
 }
 
@@ -99,9 +100,9 @@ impl Members {
     }
 }
 
-/// Held for a moment only, and while the system forks: a thread that holds locks may join.
+/// Held briefly, and while the system forks: a thread that holds locks may join.
 static MEMBERS: Mutex<Members> = Mutex::new(Members {
-    list: [None; MOST],
+    list: [None; MAX_MEMBERS],
     count: 0,
 });
 
@@ -112,21 +113,26 @@ fn members() -> MutexGuard<'static, Members> {
 /// Held from before a fork until after it.
 static FORKING: Mutex<()> = Mutex::new(());
 
-/// Lets a member take part in all later forks. A repeated call has no effect. Not for hooks.
+/// Adds a member to all later forks. A repeated call has no effect. Not for hooks.
 ///
 /// # Panics
 /// If there are more than 48 members.
 pub fn join(member: &'static dyn Member) {
     let _blocked = BlockedSignals::new();
+    register();
     let mut members = members();
     let count = members.count;
-    if members
+    // Members without a size may share an address, but not with the same rank.
+    let is_known = members
         .ascending()
-        .any(|known| std::ptr::addr_eq(known, member))
-    {
+        .any(|known| std::ptr::addr_eq(known, member) && known.rank() == member.rank());
+    if is_known {
         return;
     }
-    assert!(count < MOST, "more than {MOST} members of a fork");
+    assert!(
+        count < MAX_MEMBERS,
+        "more than {MAX_MEMBERS} members of a fork"
+    );
     let after = members
         .ascending()
         .filter(|known| known.rank() <= member.rank());
@@ -134,27 +140,50 @@ pub fn join(member: &'static dyn Member) {
     members.list[at..=count].rotate_right(1);
     members.list[at] = Some(member);
     members.count += 1;
-    if count == 0 {
+}
+
+/// Registers the handlers before the first member joins: a fork without them would leave `MEMBERS` locked in the child.
+/// Two threads may both register them. The second call of each handler has no effect.
+fn register() {
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+    if !IS_REGISTERED.load(Ordering::Acquire) {
         crate::os::atfork::register(before, after_in_parent, after_in_child);
+        IS_REGISTERED.store(true, Ordering::Release);
     }
 }
 
-/// What is held from [`before`] on.
-struct Held {
+/// The thread pointer of the thread that forks, from the end of [`before`] on; else 0.
+static OWNER: AtomicUsize = AtomicUsize::new(0);
+
+/// The locks that a fork holds besides those of its members.
+struct ForkGuards {
     members: MutexGuard<'static, Members>,
     forking: MutexGuard<'static, ()>,
-    /// Dropped last: signals arrive when no lock is held.
+    /// Dropped last: signals arrive after all locks are free.
     _signals: BlockedSignals,
 }
 
-struct Place(UnsafeCell<Option<Held>>);
+struct GuardsSlot(UnsafeCell<Option<ForkGuards>>);
 
 // SAFETY: only the thread that holds `FORKING` uses it.
-unsafe impl Sync for Place {}
+unsafe impl Sync for GuardsSlot {}
 
-static HELD: Place = Place(UnsafeCell::new(None));
+static GUARDS: GuardsSlot = GuardsSlot(UnsafeCell::new(None));
+
+/// Takes the guards, if this thread forks.
+fn take_guards() -> Option<ForkGuards> {
+    if OWNER.load(Ordering::Relaxed) != thread_pointer() {
+        return None;
+    }
+    OWNER.store(0, Ordering::Relaxed);
+    // SAFETY: this thread holds `FORKING` since `before`.
+    unsafe { (*GUARDS.0.get()).take() }
+}
 
 extern "C" fn before() {
+    if OWNER.load(Ordering::Relaxed) == thread_pointer() {
+        return;
+    }
     let signals = BlockedSignals::new();
     let mut at = 0;
     // Nothing is held meanwhile, so a member may join.
@@ -178,37 +207,36 @@ extern "C" fn before() {
     };
     // SAFETY: only the thread that forks uses it, and this one holds `FORKING`.
     unsafe {
-        *HELD.0.get() = Some(Held {
+        *GUARDS.0.get() = Some(ForkGuards {
             members,
             forking,
             _signals: signals,
         });
     }
+    OWNER.store(thread_pointer(), Ordering::Relaxed);
 }
 
 extern "C" fn after_in_parent() {
-    // SAFETY: this thread holds `FORKING` since `before`.
-    if let Some(held) = unsafe { (*HELD.0.get()).take() } {
-        let list = *held.members;
-        drop(held.members);
+    if let Some(guards) = take_guards() {
+        let list = *guards.members;
+        drop(guards.members);
         list.ascending().rev().for_each(|member| member.release());
-        drop(held.forking);
+        drop(guards.forking);
     }
 }
 
 extern "C" fn after_in_child() {
     crate::os::forget_ids();
-    // SAFETY: as above; the thread is the child's only one.
-    let Some(held) = (unsafe { (*HELD.0.get()).take() }) else {
+    let Some(guards) = take_guards() else {
         return;
     };
-    let list = *held.members;
+    let list = *guards.members;
     // Resets may join.
-    drop(held.members);
+    drop(guards.members);
     for member in list.ascending().rev() {
         member.reset();
         member.release();
     }
-    drop(held.forking);
+    drop(guards.forking);
     list.ascending().for_each(|member| member.resume());
 }

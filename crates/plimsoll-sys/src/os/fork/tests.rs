@@ -1,8 +1,11 @@
 use super::*;
 use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use crate::primitives::{AtomicBool, AtomicUsize, Ordering};
 
 thread_local! {
-    /// What members have done in forks of this thread, in order. Other tests fork as well.
+    /// The calls of members in forks of this thread, in order. Other tests fork as well.
     static DONE: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -47,19 +50,28 @@ static LATER: Table = Table {
 
 static COUNT: ForkLock<u32> = ForkLock::with_reset(Rank(58), 1, |count| *count += 1);
 
-/// Runs `child` in a child of a fork, and returns whether it returned true. The child ends after a minute at the
-/// latest.
+/// Runs `child` in a child of a fork, and returns whether it returned true. Kills a child that takes longer than a
+/// minute: a signal that it could block would not end one that waits for a lock.
 fn in_child(child: fn() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(60);
     // SAFETY: the child calls only what a fork leaves whole.
-    unsafe {
-        let pid = libc::fork();
-        if pid == 0 {
-            libc::alarm(60);
-            libc::_exit(i32::from(!child()));
-        }
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: as above.
+        unsafe { libc::_exit(i32::from(!child())) };
+    }
+    loop {
         let mut status = -1;
-        libc::waitpid(pid, &raw mut status, 0);
-        status == 0
+        // SAFETY: the child belongs to this thread, and has ended or not.
+        let ended = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
+        if ended != 0 {
+            return ended == pid && status == 0;
+        }
+        if Instant::now() > end {
+            // SAFETY: the child was not waited for, so its number is not in use by others.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        std::thread::sleep(Duration::from_micros(100));
     }
 }
 
@@ -93,10 +105,12 @@ fn members_take_part_in_the_order_of_their_ranks() {
 #[test]
 fn a_child_finds_a_lock_free_that_another_thread_takes_all_the_time() {
     static BUSY: ForkLock<(u64, u64)> = ForkLock::new(Rank(57), (0, 0));
-    static ENOUGH: crate::primitives::AtomicBool = crate::primitives::AtomicBool::new(false);
+    static ENOUGH: AtomicBool = AtomicBool::new(false);
+    // It joins before the first fork.
+    drop(BUSY.lock());
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !ENOUGH.load(crate::primitives::Ordering::Relaxed) {
+            while !ENOUGH.load(Ordering::Relaxed) {
                 let mut both = BUSY.lock();
                 both.0 += 1;
                 std::hint::black_box(&mut both);
@@ -109,8 +123,35 @@ fn a_child_finds_a_lock_free_that_another_thread_takes_all_the_time() {
                 both.0 == both.1
             })
         });
-        ENOUGH.store(true, crate::primitives::Ordering::Relaxed);
+        ENOUGH.store(true, Ordering::Relaxed);
         assert!(are_right);
+    });
+}
+
+#[test]
+fn a_lock_may_join_under_another_during_a_fork() {
+    static OUTER: ForkLock<()> = ForkLock::new(Rank(53), ());
+    static INNER: [ForkLock<u32>; 8] = [const { ForkLock::new(Rank(54), 1) }; 8];
+    static JOINED: AtomicUsize = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for lock in &INNER {
+                let outer = OUTER.lock();
+                let joined = JOINED.load(Ordering::Relaxed);
+                // The other thread forks, or waits for the outer lock in order to fork.
+                std::thread::yield_now();
+                assert_eq!(*lock.lock(), 1);
+                drop(outer);
+                JOINED.store(joined + 1, Ordering::Release);
+            }
+        });
+        while JOINED.load(Ordering::Acquire) < INNER.len() {
+            let are_free = in_child(|| {
+                drop(OUTER.lock());
+                INNER.iter().all(|lock| *lock.lock() == 1)
+            });
+            assert!(are_free);
+        }
     });
 }
 

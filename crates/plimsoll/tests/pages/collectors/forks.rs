@@ -14,8 +14,7 @@ fn in_a_child(work: impl FnOnce()) {
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {
-        // SAFETY: has no preconditions.
-        unsafe { libc::alarm(60) };
+        plimsoll_testkit::child::kill_after_a_minute();
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         // SAFETY: ends the process.
         unsafe { libc::_exit(i32::from(outcome.is_err())) };

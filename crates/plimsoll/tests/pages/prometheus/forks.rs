@@ -8,9 +8,9 @@ use plimsoll_testkit::exposition::Format;
 
 /// Exits with 0 if the page is complete and describes this process.
 fn in_child(start_of_parent: f64) -> ! {
-    // SAFETY: `alarm` and `_exit` have no preconditions.
+    // SAFETY: `_exit` has no preconditions.
     unsafe {
-        libc::alarm(60);
+        plimsoll_testkit::child::kill_after_a_minute();
         let whole = std::panic::catch_unwind(|| {
             let page = read(answer(Format::Text), Format::Text);
             assert_eq!(page.value("plimsoll_threads", &[]), 1.0);

@@ -246,8 +246,7 @@ fn a_forks_child_can_look_as_well() {
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {
-            // SAFETY: sets a timer; its signal ends a child that hangs, and the parent sees that.
-            unsafe { libc::alarm(60) };
+            plimsoll_testkit::child::kill_after_a_minute();
             look();
             // SAFETY: ends the child without running exit handlers of the parent.
             unsafe { libc::_exit(0) };

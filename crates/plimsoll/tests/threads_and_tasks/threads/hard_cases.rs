@@ -217,8 +217,7 @@ fn a_forks_child_has_one_thread() {
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {
-            // SAFETY: has no preconditions.
-            unsafe { libc::alarm(60) };
+            plimsoll_testkit::child::kill_after_a_minute();
             let one = plimsoll::profile::lookup("goroutine").unwrap().count() == 1;
             let profile = goroutine();
             let one = one && total(&profile) == 1;
