@@ -23,7 +23,8 @@ pub(super) struct Slab {
     used: AtomicU32,
     free: [List; LISTS],
     lost: AtomicU64,
-    opening: SignalMutex<()>,
+    /// Held while the region is reserved.
+    pub(super) opening: SignalMutex<()>,
 }
 
 /// The lower half is the first free slot, plus 1. The upper half changes with every change, so a

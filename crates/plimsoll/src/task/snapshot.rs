@@ -19,14 +19,14 @@ use plimsoll_sys::os::fork::SignalMutex;
 #[cfg(not(loom))]
 use plimsoll_sys::os::fork::{Keeper, SignalGuard};
 
-#[cfg(not(loom))]
-use crate::fork::Order;
 use plimsoll_sys::os::{membarrier, thread_place};
 use plimsoll_sys::primitives::{AtomicU32, AtomicUsize, Backoff, Ordering, fence, light_barrier};
 
 use super::records::Records;
 use super::slab::SLAB;
 use super::slot::{Seen, Slot};
+#[cfg(not(loom))]
+use crate::fork::Order;
 
 pub(super) struct Cuts {
     /// The number of cuts that have begun.
@@ -54,11 +54,11 @@ pub(super) static CUTS: Cuts = Cuts {
     reader: SignalMutex::new(()),
 };
 
-/// Keeps readers out of forks.
+/// Keeps readers, and the thread that opens the slab, out of forks.
 #[cfg(not(loom))]
-pub(super) static FORK: Keeper<SignalGuard<'static, ()>> = Keeper::new(
+pub(super) static FORK: Keeper<[SignalGuard<'static, ()>; 2]> = Keeper::new(
     Order::Tasks.rank(),
-    || CUTS.reader.lock(),
+    || [CUTS.reader.lock(), SLAB.opening.lock()],
     |_| CUTS.after_fork_in_child(),
 );
 
