@@ -6,7 +6,7 @@ use plimsoll_sys::os::fork::Rank;
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "some belong to features")]
 pub(crate) enum Order {
-    /// What `plimsoll run` does before and after a fork takes locks of all kinds.
+    /// The handlers of `plimsoll run` around a fork take locks of all kinds.
     #[cfg(feature = "preload")]
     Preload,
     Dhat,
@@ -30,6 +30,7 @@ pub(crate) enum Order {
     Collectors,
     CpuMeter,
     Labels,
+    PeriodicChecks,
     EarlierLeaks,
     ThreadTimes,
     // Tables without a lock.
@@ -41,7 +42,7 @@ pub(crate) enum Order {
     Requests,
     Mappings,
     Wakeup,
-    /// Held when nothing else is taken any more.
+    /// Taken while any other lock is held.
     InternalHeap,
 }
 

@@ -346,8 +346,10 @@ pub(crate) fn begin(bytes: usize, growth_interval: Duration) {
     let next = if is_on { clock::since_boot().max(1) } else { 0 };
     NEXT.store(next, Ordering::Relaxed);
     if is_on {
-        static CHECK: maintenance::PeriodicCheck =
-            maintenance::PeriodicCheck::new(time_to_reading, read_if_due);
+        static CHECK: maintenance::PeriodicCheck = maintenance::PeriodicCheck {
+            period: time_to_reading,
+            check: read_if_due,
+        };
         maintenance::check_periodically(&CHECK);
     }
 }

@@ -96,7 +96,10 @@ pub(super) fn begin() {
     FIRST_PEAK.store(peak_resident_bytes(), Ordering::Relaxed);
     IS_ON.store(true, Ordering::Relaxed);
     wakeup::call_before_releases(before_release);
-    static CHECK: PeriodicCheck = PeriodicCheck::new(time_to_reading, check);
+    static CHECK: PeriodicCheck = PeriodicCheck {
+        period: time_to_reading,
+        check,
+    };
     maintenance::check_periodically(&CHECK);
 }
 

@@ -144,7 +144,10 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
         postmortem_file::notes::allocator(report::allocator(), &obstacle.unwrap_or_default());
     }
     wakeup::call_after_samples(work_if_alone);
-    static CHECK: PeriodicCheck = PeriodicCheck::new(last_thread_after, end_if_no_thread_is_left);
+    static CHECK: PeriodicCheck = PeriodicCheck {
+        period: last_thread_after,
+        check: end_if_no_thread_is_left,
+    };
     maintenance::check_periodically(&CHECK);
     hook::threads::call_at_creations(activate);
     hook::filters::observe(hook::filters::Observer {
