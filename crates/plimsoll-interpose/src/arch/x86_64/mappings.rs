@@ -9,7 +9,8 @@ pub(crate) const REMAP: i64 = 25;
 /// that for system calls.
 macro_rules! body {
     () => {
-        r#"
+        concat!(
+            r#"
     .cfi_startproc
     mov rax, [rip + plimsoll_interpose_mapping_hook]
     test rax, rax
@@ -49,17 +50,10 @@ macro_rules! body {
     jae 3f
     ret
 3:
-    push rax
-    .cfi_adjust_cfa_offset 8
-    call [rip + __errno_location@GOTPCREL]
-    pop rcx
-    .cfi_adjust_cfa_offset -8
-    neg ecx
-    mov [rax], ecx
-    mov rax, -1
-    ret
-    .cfi_endproc
-    "#
+    "#,
+            $crate::arch::fails!(),
+            ".cfi_endproc",
+        )
     };
 }
 

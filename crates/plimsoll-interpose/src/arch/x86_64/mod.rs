@@ -27,3 +27,22 @@ pub(crate) fn thread_pointer() -> usize {
     }
     pointer
 }
+
+/// Code that makes `errno` and -1 of the kernel's result in `rax`, and returns.
+macro_rules! fails {
+    () => {
+        r#"
+    push rax
+    .cfi_adjust_cfa_offset 8
+    call [rip + __errno_location@GOTPCREL]
+    pop rcx
+    .cfi_adjust_cfa_offset -8
+    neg ecx
+    mov [rax], ecx
+    mov rax, -1
+    ret
+        "#
+    };
+}
+
+pub(crate) use fails;

@@ -9,7 +9,8 @@ pub(crate) const PRCTL: i32 = 157;
 /// the frame pointer of a thread that is blocked in the call is unknown.
 macro_rules! body {
     () => {
-        r#"
+        concat!(
+            r#"
     .cfi_startproc
     cmp edi, {futex}
     je 2f
@@ -67,17 +68,10 @@ macro_rules! body {
     jae 3f
     ret
 3:
-    push rax
-    .cfi_adjust_cfa_offset 8
-    call [rip + __errno_location@GOTPCREL]
-    pop rcx
-    .cfi_adjust_cfa_offset -8
-    neg ecx
-    mov [rax], ecx
-    mov rax, -1
-    ret
-    .cfi_endproc
-    "#
+    "#,
+            $crate::arch::fails!(),
+            ".cfi_endproc",
+        )
     };
 }
 

@@ -4,7 +4,8 @@
 /// parent. So the address waits in a register, which the kernel keeps for both.
 macro_rules! body {
     () => {
-        r#"
+        concat!(
+            r#"
     .cfi_startproc
     mov rax, [rip + plimsoll_interpose_before_vfork]
     test rax, rax
@@ -41,17 +42,10 @@ macro_rules! body {
     jae 4f
     ret
 4:
-    push rax
-    .cfi_adjust_cfa_offset 8
-    call [rip + __errno_location@GOTPCREL]
-    pop rcx
-    .cfi_adjust_cfa_offset -8
-    neg ecx
-    mov [rax], ecx
-    mov rax, -1
-    ret
-    .cfi_endproc
-    "#
+    "#,
+            $crate::arch::fails!(),
+            ".cfi_endproc",
+        )
     };
 }
 
