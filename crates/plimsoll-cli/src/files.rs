@@ -71,7 +71,7 @@ pub(crate) fn open_input(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns whether a pipe has no name, such as that of the shell's `<(...)`. It has writers, or had them.
+/// Returns whether a pipe has no name, such as the pipe of the shell's `<(...)`. It has writers, or had them.
 fn is_anonymous(pipe: &File) -> bool {
     const PIPEFS: u64 = 0x5049_5045;
     fstatfs(pipe).is_ok_and(|found| found.f_type as u64 == PIPEFS)

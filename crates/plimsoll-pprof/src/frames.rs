@@ -234,7 +234,7 @@ fn check_stacks(profile: &Profile, starts: &[u32]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The maximum length of a module's name in that of a location, in characters: the limit of file names
+/// The maximum length of the module's name in a location's name, in characters: the limit of file names
 /// on most systems.
 const MAX_MODULE: usize = 255;
 

@@ -104,7 +104,7 @@ pub(crate) fn commit_ahead(bytes: usize) -> bool {
     REGION.commit(end.min(REGION.length())) && end <= REGION.length()
 }
 
-/// Returns whether `bytes` can be allocated for Plimsoll: by its heap, or by that of the program, to which requests go
+/// Returns whether `bytes` can be allocated for Plimsoll: by its heap, or by the program's, to which requests go
 /// that this one cannot serve. Rust ends a process that has no memory for a request.
 #[cfg(feature = "preload")]
 pub(crate) fn has_room(bytes: usize) -> bool {
@@ -158,7 +158,7 @@ fn release() {
     }
 }
 
-/// Begins a new heap in the child if a thread that it does not have was inside. The old heap's memory stays as it is.
+/// Begins a new heap in the child if a thread that it does not have was inside. The old heap's memory is kept.
 fn after_fork_in_child() {
     if IS_HELD.load(Ordering::Relaxed) || HEAP.is_own() {
         return;

@@ -10,9 +10,10 @@ use std::sync::OnceLock;
 
 use plimsoll_sys::os::fork::{Table, join};
 
-use crate::fork::Order;
 use plimsoll_sys::os::eventfd::Bell;
 use plimsoll_sys::primitives::{AtomicBool, AtomicPtr, Ordering};
+
+use crate::fork::Order;
 
 /// The descriptor on which the maintenance thread waits; null in a process without that thread. It is
 /// never freed.

@@ -1,7 +1,7 @@
 //! The table in `docs/reference/system-calls.md` lists the system calls that each part of Plimsoll makes: it is compared with
 //! those that `strace` sees. A traced program uses one part after the other, and marks the beginning of each.
 //!
-//! The table is that of x86-64 with glibc. Other C libraries make other calls.
+//! The table describes x86-64 with glibc. Other C libraries make other calls.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 
 use std::collections::{BTreeMap, BTreeSet};

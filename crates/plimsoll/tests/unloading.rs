@@ -92,8 +92,8 @@ fn has_signal_handler() -> bool {
     })
 }
 
-/// Runs `test` in processes of its own, where the library samples each allocation, with both kinds of counters. `name` is
-/// that of the calling test.
+/// Runs `test` in new processes, where the library samples each allocation, with both kinds of counters. `name` is the
+/// name of the calling test.
 fn in_child(name: &str, test: fn()) {
     const MARK: &str = "PLIMSOLL_TEST_OF_UNLOADING";
     if env::var_os(MARK).is_some() {

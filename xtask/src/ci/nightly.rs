@@ -239,7 +239,7 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
         steps.run(&format!("cargo test {test}"))?;
     }
     if extent == Extent::Full {
-        // The test builds its library only if there is none, and that of the gate has other features.
+        // The test builds its library only if none exists, and the gate's library has other features.
         let of = "-p plimsoll --features disable_initial_exec_tls";
         steps.run(&format!("cargo build {of} --example extension"))?;
         steps.run(&format!("cargo test {of} --test unloading"))?;

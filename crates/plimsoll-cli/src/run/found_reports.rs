@@ -24,7 +24,7 @@ const OWN: &str = "report";
 const SHARED: &str = "reports";
 const CONFINED: &str = "confined";
 
-/// The extension of the file of a process whose limit on the size of files is below that of any report.
+/// The extension of the file of a process whose limit on the size of files is below the size of any report.
 const LIMITED: &str = "limited";
 
 /// The maximum number of such processes.

@@ -96,7 +96,7 @@ fn shared_name() -> String {
     format!("plimsoll-{}", rustix::process::geteuid().as_raw())
 }
 
-/// Places the library in a directory of `base` whose name no other user could foresee: that of an earlier
+/// Places the library in a directory of `base` whose name no other user could foresee: the directory of an earlier
 /// run, or a new one.
 fn with_other_name(base: &Path) -> io::Result<PathBuf> {
     let prefix = format!("{}-", shared_name());

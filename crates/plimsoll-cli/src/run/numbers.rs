@@ -136,7 +136,7 @@ impl Numbers {
         super::name_of(&self.program)
     }
 
-    /// Returns the numbers that add up, each with that of another process.
+    /// Returns the numbers that can be added to those of other processes.
     fn sums_with<'a>(&'a mut self, other: &Self) -> [(&'a mut u64, u64); 23] {
         [
             (&mut self.mallocs, other.mallocs),

@@ -26,7 +26,7 @@ impl Users {
         }
     }
 
-    /// Returns whether the user is that of this process.
+    /// Returns whether this process runs as the user.
     pub fn is_own(&self, user: u32) -> bool {
         user == self.own
     }

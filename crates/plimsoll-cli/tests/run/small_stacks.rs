@@ -9,7 +9,7 @@ const COMMON: u64 = 1 << 10;
 const SAMPLED: u64 = 2560;
 
 /// Prints the stack in bytes that calls take: the highest need of an allocation, of its free and of a reallocation that
-/// are not sampled, then that of allocations of which some are sampled, and then that of a mapping.
+/// are not sampled, then the need of allocations of which some are sampled, and then the need of a mapping.
 const PAINTED: &str = r#"
     #define _GNU_SOURCE
     #include <stdio.h>

@@ -14,12 +14,12 @@ use std::ffi::c_void;
 
 use plimsoll_sys::os::fork::{Table, join};
 
-use crate::fork::Order;
 use plimsoll_sys::os;
 use plimsoll_sys::os::thread_end::Key;
 use plimsoll_sys::primitives::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::Labels;
+use crate::fork::Order;
 
 /// Maximum number of threads whose labels are visible to others.
 const PLACES: usize = 1 << 14;

@@ -43,6 +43,8 @@ impl Flags {
         // The flags come before the generation; the reader's half of the fence is in `settle`.
         light_barrier();
         // A handler runs below the frame that it interrupts. Otherwise the frame was left by a jump out of a handler.
+        // Limit: a handler on an alternate stack above the frame is taken for such a jump. A reader may then see the
+        // words of the interrupted operation before all of them are written.
         if before > here { before } else { 0 }
     }
 

@@ -191,8 +191,8 @@ pub(super) fn write(directory: &Path, ending: &str) {
     }
 }
 
-/// Writes a report without its profiles, because the limit on the size of files is below that of the whole one. If it
-/// is below that of the numbers as well, an empty file notes that.
+/// Writes a report without its profiles, because the whole report exceeds the limit on the size of files. If the
+/// numbers alone exceed it too, an empty file notes that.
 fn write_limited(directory: &Path, process: u32, without_profiles: &[&[u8]]) {
     let own_name = format!("{process}.report");
     let written = super::put(directory, &own_name, |mut file| {

@@ -8,17 +8,21 @@ use crate::fork::Order;
 use crate::ledger::Reader;
 use crate::postmortem;
 
-/// The readers' lock, with what the child of a fork needs.
-struct Held(SignalGuard<'static, Reader<HeapDelta>>);
+/// The readers' lock during a fork.
+struct ForkedReaders(SignalGuard<'static, Reader<HeapDelta>>);
 
-static FORK: Keeper<Held> = Keeper::new(Order::Heap.rank(), Held::begin, Held::after_fork_in_child);
+static FORK: Keeper<ForkedReaders> = Keeper::new(
+    Order::Heap.rank(),
+    ForkedReaders::begin,
+    ForkedReaders::after_fork_in_child,
+);
 
 /// Keeps readers out of forks, from the next one on.
 pub(super) fn join_forks() {
     join(&FORK);
 }
 
-impl Held {
+impl ForkedReaders {
     fn begin() -> Self {
         let mut readers = HEAP.lock_readers();
         postmortem::before_fork(&mut readers);
@@ -33,7 +37,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ForkedReaders {
     fn drop(&mut self) {
         postmortem::after_fork_in_parent();
     }

@@ -13,10 +13,11 @@ use std::ops::Range;
 
 use plimsoll_sys::os::fork::{Table, join};
 
-use crate::fork::Order;
 use plimsoll_sys::os::thread_end::Key;
 use plimsoll_sys::os::{self, thread_stack};
 use plimsoll_sys::primitives::{AtomicI32, AtomicUsize, Ordering};
+
+use crate::fork::Order;
 
 /// Maximum number of stacks that can be known at once.
 const PLACES: usize = 1 << 14;

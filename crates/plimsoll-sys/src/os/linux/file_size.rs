@@ -22,7 +22,7 @@ const CALLS: [Named; 3] = [
 /// Returns the longest file in bytes that the process may write; `u64::MAX` without a limit.
 ///
 /// # Errors
-/// The system's error, or that of a filter.
+/// The system's error, or the filter's.
 pub fn limit() -> io::Result<u64> {
     // The limit, and the highest one that the process may set.
     let mut limits = [0_u64; 2];

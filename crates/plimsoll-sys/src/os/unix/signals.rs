@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-/// What causes a signal, and what follows when its handler returns.
+/// The cause of a signal, and the consequence of a handler's return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// A process, a timer, or a limit.
@@ -22,7 +22,7 @@ pub struct Fatal {
     pub number: i32,
     /// The name of the signal.
     pub name: &'static str,
-    /// What causes the signal. Any process may send it as well.
+    /// The cause of the signal. Any process may send it as well.
     pub cause: Cause,
 }
 
@@ -87,7 +87,7 @@ pub struct BlockedSignals {
     _of_this_thread: PhantomData<*mut ()>,
 }
 
-/// What a thread has blocked.
+/// The signals that a thread has blocked.
 struct Blocks {
     /// The number of values that exist.
     count: Cell<u32>,

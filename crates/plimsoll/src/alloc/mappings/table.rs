@@ -270,7 +270,7 @@ impl Mappings {
     }
 
     /// Forgets changes that were under way, in the child of a fork, which does not have the threads that made them.
-    /// What they were recording is lost.
+    /// Their unfinished records are lost.
     pub(super) fn after_fork_in_child(&self) {
         let begun = self.splits_begun.load(Ordering::Relaxed);
         let used = self
