@@ -28,6 +28,7 @@ pub use pages::{Exactness, Figure, Pages};
 pub use registry::backend;
 pub(crate) use registry::{counts, notice, pages};
 pub use system::System;
+pub(crate) use system::given_out as given_out_by_c;
 pub use usage::Usage;
 
 /// Reports an allocator's pages, and returns free ones to the system.

@@ -59,25 +59,40 @@ impl Backend for System {
     }
 }
 
+/// Returns the bytes of all chunks that the C library's allocator has given out, to this program's
+/// [`Alloc`](crate::Alloc) and to other code: with their headers, and with the freed blocks in the caches
+/// of threads. `None` if the C library does not report them. Holds each arena's lock while it walks the
+/// free chunks; see [`System::DETAILED`].
+pub(crate) fn given_out() -> Option<u64> {
+    glibc::given_out()
+}
+
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod glibc {
     use crate::stats::backend::{Figure, Pages};
 
-    pub(super) fn pages() -> Pages {
+    fn info() -> Option<libc::mallinfo2> {
         // Looked up at run time: the program could not start without it otherwise.
         // SAFETY: the name ends with a zero.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr()) };
         if found.is_null() {
-            return Pages::ABSENT;
+            return None;
         }
         // SAFETY: glibc's `mallinfo2` has this type.
         let mallinfo2: extern "C" fn() -> libc::mallinfo2 = unsafe { std::mem::transmute(found) };
-        let info = mallinfo2();
-        Pages {
+        Some(mallinfo2())
+    }
+
+    pub(super) fn pages() -> Pages {
+        info().map_or(Pages::ABSENT, |info| Pages {
             reserved: Figure::racy((info.arena + info.hblkhd) as u64),
             active: Figure::racy((info.uordblks + info.hblkhd) as u64),
             ..Pages::ABSENT
-        }
+        })
+    }
+
+    pub(super) fn given_out() -> Option<u64> {
+        info().map(|info| (info.uordblks + info.hblkhd) as u64)
     }
 
     pub(super) fn trim() {
@@ -92,6 +107,10 @@ mod glibc {
 
     pub(super) fn pages() -> Pages {
         Pages::ABSENT
+    }
+
+    pub(super) fn given_out() -> Option<u64> {
+        None
     }
 
     pub(super) fn trim() {}

@@ -133,6 +133,78 @@ fn the_heap_consists_of_used_and_held_memory() {
     child::run("the_heap_consists_of_used_and_held_memory", "", the_heap);
 }
 
+/// Blocks of C code in the same allocator: small ones, and some with mappings of their own.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn blocks_of_other_code() {
+    let other =
+        |reconciliation: &Reconciliation| resident(reconciliation, "heap: blocks of other code");
+    let free =
+        |reconciliation: &Reconciliation| resident(reconciliation, "heap: held or fragmented");
+    let in_use = |reconciliation: &Reconciliation| {
+        resident(reconciliation, "heap: blocks in use")
+            + resident(reconciliation, "heap: sampled blocks")
+    };
+    let own: Vec<Vec<u8>> = (0..10_000).map(|_| vec![1; 1000]).collect();
+    let before = reconcile();
+    let allocate = |count, size| {
+        let block = |_| {
+            // SAFETY: the block is as long as what is written to it.
+            unsafe {
+                let block = libc::malloc(size);
+                assert!(!block.is_null());
+                block.cast::<u8>().write_bytes(1, size);
+                block
+            }
+        };
+        (0..count).map(block).collect::<Vec<_>>()
+    };
+    let small = allocate(50_000, 1000);
+    let large = allocate(10, 2 << 20);
+    // A chunk of 1,000 bytes takes 1,008.
+    let expected = 50_000 * 1008 + 20 * MIB;
+    let full = reconcile();
+    assert_near(other(&full) - other(&before), expected);
+    assert_near(free(&full), free(&before));
+    // The list of the blocks is the program's.
+    let list = 8 * (small.capacity() + large.capacity()) as i64;
+    assert_near(in_use(&full) - in_use(&before), list);
+    assert_near(unexplained(&full), unexplained(&before));
+    let profile = plimsoll::profile::lookup("memory").unwrap().snapshot();
+    let of_category = |name: &str| -> i64 {
+        let records = profile.records();
+        let records = records.filter(|record| record.categories().any(|category| category == name));
+        records.map(|record| record.values()[0]).sum()
+    };
+    assert_near(of_category("[heap: blocks of other code]"), other(&full));
+    assert_near(
+        of_category("[heap: free, held by the allocator]"),
+        free(&full),
+    );
+    // Every other block is free afterwards, and its neighbours keep its memory.
+    for block in small.iter().step_by(2).chain(&large) {
+        // SAFETY: allocated above, and freed once.
+        unsafe { libc::free(*block) };
+    }
+    let holes = reconcile();
+    assert_near(other(&holes) - other(&before), 25_000 * 1008);
+    assert_near(free(&holes) - free(&before), 25_000 * 1008);
+    for block in small.iter().skip(1).step_by(2) {
+        // SAFETY: allocated above, and freed once.
+        unsafe { libc::free(*block) };
+    }
+    black_box(own);
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn live_blocks_of_c_code_are_not_free_memory() {
+    child::run(
+        "live_blocks_of_c_code_are_not_free_memory",
+        "",
+        blocks_of_other_code,
+    );
+}
+
 #[inline(never)]
 fn deep(kib: usize) -> usize {
     let mut room = [0u8; 1024];

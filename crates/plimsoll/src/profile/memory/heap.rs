@@ -10,6 +10,7 @@ use crate::label::Labels;
 use crate::profile::fragmentation::{NO_SAMPLE, shares};
 use crate::profile::heap::{Site, records};
 use crate::profile::reading::{Sample, Stack, Tag};
+use crate::stats::reconcile::parts::slack_of_c;
 use crate::stats::{ClassSpace, fragmentation};
 
 /// The figures of a division, in bytes.
@@ -22,7 +23,12 @@ pub(super) struct Heap {
 }
 
 /// Adds samples for the heap: `blocks` resident bytes of blocks in use, and `held` others.
-pub(super) fn divide(blocks: u64, held: u64, is_over_c: bool, to: &mut Vec<Sample>) -> Heap {
+/// `is_mixed` states that these others include blocks of other code.
+pub(super) fn divide(
+    (blocks, held): (u64, u64),
+    (is_over_c, is_mixed): (bool, bool),
+    to: &mut Vec<Sample>,
+) -> Heap {
     let sites: Vec<Site> = records();
     let in_use = sites.iter().map(|site| {
         let bytes = (site.in_use().bytes as i64).max(0) as u64;
@@ -73,7 +79,13 @@ pub(super) fn divide(blocks: u64, held: u64, is_over_c: bool, to: &mut Vec<Sampl
     );
     let rest = held - free_bytes - slack_bytes;
     if rest > 0 {
-        let names = categories(&["[heap]", "[heap: free, held by the allocator]"]);
+        let names = categories(&[
+            "[heap]",
+            match is_mixed {
+                false => "[heap: free, held by the allocator]",
+                true => "[heap: free, or blocks of other code]",
+            },
+        ]);
         let stack = Stack::Categorized(names, crate::profile::reading::Frames::Kept(&[]));
         to.push(sample(stack, rest, Tag::Labels(Labels::NONE)));
     }
@@ -114,19 +126,6 @@ fn spread(bytes: u64, weights: Vec<Weight>, names: &[&'static str], to: &mut Vec
     }
 }
 
-/// Returns the bytes by which a block of the GNU C library exceeds `size`, a counted size: its
-/// header, and the rounding to 16 bytes. 0 for sizes above 1 KiB, whose counted size exceeds the
-/// block's in most cases.
-fn slack_of_c(size: u64) -> u64 {
-    const HEADER: u64 = size_of::<usize>() as u64;
-    const ALIGNMENT: u64 = 2 * HEADER;
-    const SMALLEST: u64 = 4 * HEADER;
-    if !cfg!(target_env = "gnu") || size == 0 || size > 1024 {
-        return 0;
-    }
-    (size + HEADER).next_multiple_of(ALIGNMENT).max(SMALLEST) - size
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,13 +148,5 @@ mod tests {
         spread(16, weights.to_vec(), &["[heap]"], &mut samples);
         let parts: Vec<i64> = samples.iter().map(|sample| sample.values[0]).collect();
         assert_eq!(parts, [3, 1, 7, 5]);
-    }
-
-    #[cfg(all(target_env = "gnu", target_pointer_width = "64"))]
-    #[test]
-    fn the_slack_of_a_block_is_its_header_and_rounding() {
-        for (size, slack) in [(8, 24), (24, 8), (32, 16), (40, 8), (1024, 16), (1152, 0)] {
-            assert_eq!(slack_of_c(size), slack, "{size}");
-        }
     }
 }

@@ -152,7 +152,9 @@ fn sums(resident: &Resident) -> ByOwner {
 #[cfg(feature = "preload")]
 fn owner(holder: &Holder) -> &'static str {
     match holder {
-        Holder::Blocks | Holder::Held | Holder::Structures | Holder::CHeap => "heap",
+        Holder::Blocks | Holder::OtherCode | Holder::Held | Holder::Structures | Holder::CHeap => {
+            "heap"
+        }
         Holder::Stack(_) | Holder::KeptStacks => "stacks",
         Holder::Mapped(_) | Holder::Named(_) => "mapped",
         Holder::Shared(_) => "shared",
@@ -188,14 +190,14 @@ impl Division {
             parts,
             is_measured,
             is_over_c,
+            is_mixed,
             live,
         } = resident;
         let of = |holder| parts.get(&holder).copied().unwrap_or(0);
         let mut samples = Vec::new();
         let heap = heap::divide(
-            of(Holder::Blocks),
-            of(Holder::Held),
-            is_over_c,
+            (of(Holder::Blocks), of(Holder::Held)),
+            (is_over_c, is_mixed),
             &mut samples,
         );
         let (mut others, mut reported) = (0, 0);
@@ -275,6 +277,7 @@ fn stack(holder: &Holder, threads: &Threads) -> Option<Stack> {
     let fixed = |names: &[&'static str]| Stack::Categorized(categories(names), Frames::Kept(&[]));
     Some(match holder {
         Holder::Blocks | Holder::Held => return None,
+        Holder::OtherCode => fixed(&["[heap]", "[heap: blocks of other code]"]),
         Holder::Structures => fixed(&["[heap]", "[heap: structures of the allocator]"]),
         Holder::CHeap => fixed(&["[heap]", "[heap: of the C library]"]),
         Holder::Stack(thread) => below(&categories(&["[thread stacks]"]), threads.stack(*thread)),

@@ -223,7 +223,8 @@ pub(crate) struct Sampled {
     pub(crate) weight: u64,
 }
 
-fn sampled() -> Vec<Sampled> {
+/// Returns the program's sampled blocks in use, by size and site.
+pub(crate) fn sampled() -> Vec<Sampled> {
     let mut sampled = Vec::new();
     TABLE.read(Kind::Heap, |record| {
         let in_use = |of: usize, freed: usize| record.cells[of].wrapping_sub(record.cells[freed]);

@@ -7,6 +7,10 @@ use plimsoll_sys::os::copied_memory::{self, PAGE_WORDS};
 use plimsoll_sys::os::region::PAGE;
 use plimsoll_sys::os::residency::PageTables;
 
+use crate::size_class::LARGEST;
+use crate::stats::HeapStats;
+use crate::stats::fragmentation::Sampled;
+
 /// The alignment and maximum length of each part of an arena.
 const ARENA_PART: usize = 64 << 20;
 
@@ -20,6 +24,36 @@ const MAX_PAGES: usize = 512;
 /// The maximum number of these places: 1 TiB has as many. Programs reserve more, such as a sanitizer's
 /// shadow of all memory.
 const MAX_PLACES: usize = 16 << 10;
+
+/// Returns the bytes of the chunks of all blocks in `heap`, except for sampled ones, which lie in
+/// Plimsoll's memory.
+pub(super) fn chunks(heap: &HeapStats, sampled: &[Sampled]) -> u64 {
+    let of_blocks = |blocks: u64, size: u64| blocks * (size + slack(size));
+    let classes = heap.by_class.iter().map(|class| {
+        let blocks = class.mallocs.saturating_sub(class.frees);
+        of_blocks(blocks, class.size as u64)
+    });
+    let large = heap.large;
+    let all = classes.sum::<u64>() + large.malloc_bytes.saturating_sub(large.free_bytes);
+    let small = sampled.iter().map(|sampled| {
+        let size = sampled.record.size;
+        of_blocks(sampled.samples * u64::from(size <= LARGEST as u64), size)
+    });
+    all.saturating_sub(small.sum())
+}
+
+/// Returns the bytes by which a block of the GNU C library exceeds `size`, a counted size: its
+/// header, and the rounding to 16 bytes. 0 for sizes above 1 KiB, whose counted size exceeds the
+/// block's in most cases.
+pub(crate) fn slack(size: u64) -> u64 {
+    const HEADER: u64 = size_of::<usize>() as u64;
+    const ALIGNMENT: u64 = 2 * HEADER;
+    const SMALLEST: u64 = 4 * HEADER;
+    if !cfg!(target_env = "gnu") || size == 0 || size > 1024 {
+        return 0;
+    }
+    (size + HEADER).next_multiple_of(ALIGNMENT).max(SMALLEST) - size
+}
 
 /// Returns the parts of nameless memory that are heap, in order. Memory whose first four words form
 /// a consistent heap header is taken for heap.
@@ -194,5 +228,13 @@ mod tests {
         assert_eq!(arena_part(start, second), None);
         assert_eq!(arena_part(start, [start + 48, 0, 0x22000, 0x21000]), None);
         assert_eq!(arena_part(start, [0; 4]), None);
+    }
+
+    #[cfg(all(target_env = "gnu", target_pointer_width = "64"))]
+    #[test]
+    fn the_slack_of_a_block_is_its_header_and_rounding() {
+        for (size, expected) in [(8, 24), (24, 8), (32, 16), (40, 8), (1024, 16), (1152, 0)] {
+            assert_eq!(super::slack(size), expected, "{size}");
+        }
     }
 }

@@ -6,8 +6,9 @@
 use plimsoll_sys::hash::HashMap;
 use plimsoll_sys::os::smaps::{self, Mapping, PrivateFiles};
 
+pub(crate) use super::c_heap::slack as slack_of_c;
 use super::classify::{self, Known, Owner, Part, Sorted};
-use super::{HeapUse, known};
+use super::{HeapUse, Others, known};
 use crate::alloc;
 use crate::internal_thread;
 use crate::stats::{AccountStats, heap_stats_with_accounts};
@@ -17,6 +18,8 @@ use crate::stats::{AccountStats, heap_stats_with_accounts};
 pub(crate) enum Holder {
     /// The program's blocks in use, sampled ones included.
     Blocks,
+    /// Blocks that other code has from the program's allocator.
+    OtherCode,
     /// The other resident memory of the program's allocator.
     Held,
     /// Internal structures of that allocator.
@@ -61,6 +64,8 @@ pub(crate) struct Resident {
     pub(crate) is_measured: bool,
     /// Whether the program's allocator is the C library's.
     pub(crate) is_over_c: bool,
+    /// Whether [`Holder::Held`] includes blocks of other code, which the allocator does not report.
+    pub(crate) is_mixed: bool,
     /// Bytes of the program's blocks, resident or not, as counted.
     pub(crate) live: u64,
 }
@@ -102,6 +107,7 @@ pub(crate) fn read(files: PrivateFiles) -> Option<Resident> {
         parts: division.parts,
         is_measured: heap.owner.is_some(),
         is_over_c: heap.owner == Some(Owner::CHeap),
+        is_mixed: heap.others == Others::Unknown,
         live: heap.live,
     })
 }
@@ -199,8 +205,8 @@ impl Division {
         }
     }
 
-    /// Divides the memory of the program's allocator, with that of sampled blocks, into the blocks
-    /// in use and the rest.
+    /// Divides the memory of the program's allocator, with the sampled blocks', into the blocks in use, those of
+    /// other code, and the rest.
     fn put_heap(&mut self, heap: &HeapUse, sorted: &Sorted) {
         let sampled = sorted.resident(Owner::SampledBlocks);
         let holds = heap
@@ -208,7 +214,9 @@ impl Division {
             .map_or(heap.in_use, |owner| sorted.resident(owner));
         let in_use = (heap.in_use + sampled).min(heap.live);
         self.put(Holder::Blocks, in_use);
-        self.put(Holder::Held, holds + sampled - in_use);
+        let of_others = heap.others.resident();
+        self.put(Holder::OtherCode, of_others);
+        self.put(Holder::Held, holds + sampled - in_use - of_others);
     }
 
     /// Gives accounts the bytes that they report beyond `mapped`, the resident bytes that the
