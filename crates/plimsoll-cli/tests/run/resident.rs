@@ -77,6 +77,40 @@ fn the_parts_add_up_to_the_resident_memory() {
     );
 }
 
+/// Changes parts of a block of 64 MiB, so that the kernel splits its mapping.
+const SPLIT: &str = r#"
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(int count, char **arguments) {
+    long length = 64 << 20, mib = 1 << 20;
+    char *block = aligned_alloc(2 * mib, length);
+    switch (atoi(arguments[1])) {
+    case 0: madvise(block, length, MADV_HUGEPAGE); break;
+    case 1: madvise(block, length, MADV_DONTFORK); break;
+    case 2: madvise(block + 8 * mib, mib, MADV_DONTDUMP); break;
+    }
+    memset(block, 1, length);
+    switch (atoi(arguments[1])) {
+    case 3: mprotect(block + 16 * mib, 16 * mib, PROT_READ); break;
+    case 4: mprotect(block + 60 * mib, mib, PROT_NONE); break;
+    }
+    return 0;
+}"#;
+
+#[test]
+fn a_block_is_heap_whatever_the_program_asks_of_the_kernel_for_its_pages() {
+    let scene = Scene::new("resident-split");
+    let program = scene.c("split", SPLIT);
+    for way in ["0", "1", "2", "3", "4"] {
+        let report = only(same_with(&[], &program, &[way]));
+        let heap = memory(&report, "heap");
+        assert!((64 * MIB..65 * MIB).contains(&heap), "{way}: {report}");
+        assert!(memory(&report, "unexplained") < MIB, "{way}: {report}");
+    }
+}
+
 #[test]
 fn the_summary_begins_with_the_resident_memory_and_names_who_touched_it() {
     let scene = Scene::new("resident-text");

@@ -65,9 +65,21 @@ pub(super) unsafe fn segments_at<'a>(
     if start % PAGE != 0 || !probe::readable(start) {
         return None;
     }
-    // SAFETY: the page is readable, and longer than the header. It stays so, by this function's
-    // contract. Any bytes are a valid header.
-    let header = unsafe { (start as *const FileHeader).read() };
+    // SAFETY: the page is readable and stays so, by this function's contract; an object's headers never
+    // change. Any words are valid.
+    let page = unsafe { std::slice::from_raw_parts(start as *const usize, PAGE_WORDS) };
+    segments_in(page)
+}
+
+/// The number of words in a page.
+const PAGE_WORDS: usize = PAGE / size_of::<usize>();
+
+pub(super) fn segments_in(page: &[usize]) -> Option<impl Iterator<Item = Segment> + Clone + '_> {
+    if size_of_val(page) < PAGE {
+        return None;
+    }
+    // SAFETY: the page is longer than the header, and aligned to words. Any bytes are a valid header.
+    let header = unsafe { page.as_ptr().cast::<FileHeader>().read() };
     let count = usize::from(header.header_count);
     let end = (count * size_of::<Header>()).checked_add(header.headers)?;
     if header.magic != MAGIC
@@ -77,10 +89,11 @@ pub(super) unsafe fn segments_at<'a>(
     {
         return None;
     }
-    let first = (start + header.headers) as *const Header;
-    // SAFETY: the headers are aligned and lie within the page, by the check above. The page is
-    // readable and stays so, by this function's contract; an object's headers never change.
-    let headers = unsafe { std::slice::from_raw_parts(first, count) };
+    // SAFETY: the headers are aligned and lie within the page, by the check above.
+    let headers = unsafe {
+        let first = page.as_ptr().cast::<u8>().add(header.headers);
+        std::slice::from_raw_parts(first.cast::<Header>(), count)
+    };
     Some(headers.iter().map(segment))
 }
 

@@ -131,6 +131,13 @@ pub unsafe fn segments_at<'a>(start: usize) -> Option<impl Iterator<Item = Segme
     unsafe { elf::segments_at(start) }
 }
 
+/// Returns the program headers in a copy of an object's first page. Returns `None` if it has no file header,
+/// or if the program headers extend beyond the page. Takes no lock: may be called in hooks.
+#[inline]
+pub fn segments_in(page: &[usize]) -> Option<impl Iterator<Item = Segment> + Clone + '_> {
+    elf::segments_in(page)
+}
+
 /// Whether the loader of this system lists objects.
 pub const LISTS_OBJECTS: bool = elf::LISTS_OBJECTS;
 

@@ -23,6 +23,10 @@ pub(super) unsafe fn segments_at<'a>(
     None::<std::iter::Empty<Segment>>
 }
 
+pub(super) fn segments_in(_: &[usize]) -> Option<impl Iterator<Item = Segment> + Clone + '_> {
+    None::<std::iter::Empty<Segment>>
+}
+
 pub(super) fn names(object: &Object<'_>, _: &mut dyn FnMut(Name<'_>)) {
     let _: Infallible = object.segments.0;
 }

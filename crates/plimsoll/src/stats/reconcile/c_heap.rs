@@ -56,13 +56,14 @@ pub(crate) fn slack(size: u64) -> u64 {
 }
 
 /// Returns the parts of nameless memory that are heap, in order. Memory whose first four words form
-/// a consistent heap header is taken for heap.
+/// a consistent heap header is taken for heap. Headers are searched for in `range`. A part ends before `limit`,
+/// the end of the nameless memory behind `range`: the kernel splits a mapping where a call changes a part of it.
 ///
 /// Only resident pages are read: reading others would add to the page tables of the program, a page for
 /// each 2 MiB.
-pub(super) fn parts(range: &Range<usize>, tables: &PageTables) -> Vec<Range<usize>> {
+pub(super) fn parts(range: &Range<usize>, limit: usize, tables: &PageTables) -> Vec<Range<usize>> {
     let mut page = [0; PAGE_WORDS];
-    parts_by(range, |at| {
+    parts_by(range, limit, |at| {
         if tables.resident(&(at..at + PAGE)) == 0 {
             return Some([0; 4]);
         }
@@ -73,6 +74,7 @@ pub(super) fn parts(range: &Range<usize>, tables: &PageTables) -> Vec<Range<usiz
 
 fn parts_by(
     range: &Range<usize>,
+    limit: usize,
     mut words: impl FnMut(usize) -> Option<[usize; 4]>,
 ) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
@@ -86,7 +88,7 @@ fn parts_by(
             at = at.next_multiple_of(ARENA_PART);
             continue;
         }
-        let left = range.end - at;
+        let left = limit - at;
         let Some(head) = words(at) else { break };
         // An arena may have grown since the mappings were listed.
         let of_arena = arena_part(at, head).map(|length| length.min(left));
@@ -103,14 +105,6 @@ fn parts_by(
         }
     }
     parts
-}
-
-/// Returns whether a part of an arena begins at an address.
-pub(super) fn is_arena(at: usize) -> bool {
-    let mut page = [0; PAGE_WORDS];
-    at % ARENA_PART == 0
-        && copied_memory::copy(at, &mut page) > 0
-        && arena_part(at, [page[0], page[1], page[2], page[3]]).is_some()
 }
 
 /// Returns the length of the arena part at `at`. Its header has the address of the arena, the
@@ -138,7 +132,8 @@ mod tests {
     #[test]
     fn blocks_are_found_behind_blocks_and_behind_other_data() {
         let start = 0x7f12_3450_0000;
-        let found = parts_by(&(start..start + 10 * PAGE), |at| {
+        let end = start + 10 * PAGE;
+        let found = parts_by(&(start..end), end, |at| {
             Some(match (at - start) / PAGE {
                 1 => [0, (3 * PAGE) | 2, 7, 7],
                 4 => [0, (2 * PAGE) | 2, 0, 0],
@@ -162,7 +157,7 @@ mod tests {
     fn an_arena_that_has_grown_since_the_list_is_found() {
         let start = 0x7f12_3400_0000;
         let grown = [start + 48, 0, 0x23000, 0x23000];
-        let found = parts_by(&(start..start + 0x21000), |_| Some(grown));
+        let found = parts_by(&(start..start + 0x21000), start + 0x21000, |_| Some(grown));
         assert_eq!(found.first(), Some(&(start..start + 0x21000)));
         assert_eq!(found.len(), 1);
     }
@@ -171,7 +166,7 @@ mod tests {
     fn an_arena_behind_much_other_memory_is_found() {
         let start = 0x7f12_3400_0000;
         let range = start - 600 * PAGE..start + 0x21000;
-        let found = parts_by(&range, |at| {
+        let found = parts_by(&range, range.end, |at| {
             Some(match at == start {
                 true => [start + 48, 0, 0x20000, 0x21000],
                 false => [0; 4],
@@ -184,7 +179,7 @@ mod tests {
     fn memory_that_is_not_resident_is_not_read_and_a_large_range_ends() {
         let range = 1 << 45..1 << 46;
         let mut looks = 0;
-        let found = parts_by(&range, |_| {
+        let found = parts_by(&range, range.end, |_| {
             looks += 1;
             Some([0; 4])
         });
@@ -210,7 +205,7 @@ mod tests {
                 .unwrap()
         };
         let before = tables();
-        assert!(parts(&range, &PageTables::open()).is_empty());
+        assert!(parts(&range, range.end, &PageTables::open()).is_empty());
         // One page of them for each place would be 4 MiB; other tests use memory meanwhile.
         assert!(tables() < before + 2048, "{before} {}", tables());
         // SAFETY: nothing refers to the mapping.

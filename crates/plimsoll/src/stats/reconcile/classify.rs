@@ -1,6 +1,8 @@
 //! Assigns an owner to each part of resident memory: each mapping, or part of one, goes to the
 //! first owner that matches.
 
+mod variables;
+
 use std::ops::Range;
 
 use plimsoll_sys::os::copied_memory::{self, PAGE_WORDS};
@@ -100,32 +102,24 @@ pub(super) fn sort(mappings: &[Mapping], known: &Known) -> Sorted {
         mapped: [0; OWNERS],
         c_heap: Vec::new(),
     };
-    // The end of the last mapping of a file, with its anonymous continuation.
-    let mut file_end = 0;
+    // The zero-initialized variables of the last file.
+    let mut variables = 0..0;
     // The end of the last inaccessible mapping.
     let mut guard_end = 0;
+    let mut unowned = Vec::new();
     for (number, mapping) in mappings.iter().enumerate() {
-        // The system may map a file right before an arena.
-        let start = mapping.range.start;
-        let continues_file = start == file_end && !c_heap::is_arena(start);
-        if (mapping.of_file && !mapping.shared) || (continues_file && is_nameless(mapping)) {
-            file_end = mapping.range.end;
+        if let Some(found) = variables::after(number, mappings) {
+            variables = found;
         }
+        let mut kept = Vec::new();
         if !mapping.accessible {
             guard_end = mapping.range.end;
-            // Its pages may have been touched before they became inaccessible.
-            if mapping.resident > 0 && is_nameless(mapping) {
-                sorted.take_mapped(&mut Rest::of(mapping, number), known);
-            }
-            continue;
+        } else if mapping.range.start == guard_end && is_nameless(mapping) {
+            kept = kept_stack(mapping, known);
         }
-        let is_guarded = mapping.range.start == guard_end && is_nameless(mapping);
-        let kept = match is_guarded {
-            true => kept_stack(mapping, known),
-            false => Vec::new(),
-        };
-        sorted.put(Rest::of(mapping, number), known, &kept, continues_file);
+        unowned.extend(sorted.put(Rest::of(mapping, number), known, &kept, &variables));
     }
+    sorted.put_c_heap(unowned, known);
     sorted
 }
 
@@ -150,14 +144,15 @@ fn is_nameless(mapping: &Mapping) -> bool {
 }
 
 impl Sorted {
-    /// Assigns the parts of a mapping. `kept` are the parts that the C library keeps as a stack.
-    fn put(
+    /// Assigns the parts of a mapping. `kept` are the parts that the C library keeps as a stack. Returns
+    /// nameless memory that has no owner yet.
+    fn put<'m>(
         &mut self,
-        mut rest: Rest<'_>,
+        mut rest: Rest<'m>,
         known: &Known,
         kept: &[Range<usize>],
-        continues_file: bool,
-    ) {
+        variables: &Range<usize>,
+    ) -> Option<Unowned<'m>> {
         let ranges = std::iter::once((Owner::SampledBlocks, &known.sampled))
             .chain(all_of(Owner::Plimsoll, &known.plimsoll))
             .chain(all_of(Owner::Stacks, &known.stacks))
@@ -165,25 +160,30 @@ impl Sorted {
             .chain(all_of(Owner::Blocks, &known.blocks))
             .chain(all_of(Owner::Structures, &known.structures));
         let mapping = rest.mapping;
+        if !mapping.accessible && !is_nameless(mapping) {
+            return None;
+        }
         // The parts that no owner has yet; `with_stacks` also includes stacks, since they may lie
         // in heap blocks.
         let mut others = vec![mapping.range.clone()];
         let mut with_stacks = others.clone();
-        for (owner, range) in ranges {
-            if self.take(&mut rest, owner, range) {
-                others = without(others, range);
-                if owner != Owner::Stacks {
-                    with_stacks = without(with_stacks, range);
+        if mapping.accessible {
+            for (owner, range) in ranges {
+                if self.take(&mut rest, owner, range) {
+                    others = without(others, range);
+                    if owner != Owner::Stacks {
+                        with_stacks = without(with_stacks, range);
+                    }
                 }
             }
-        }
-        if rest.is_empty() {
-            return;
+            if rest.is_empty() {
+                return None;
+            }
         }
         if mapping.shared && mapping.name.starts_with(SHARED_ANONYMOUS) {
             self.take_mapped(&mut rest, known);
             if rest.is_empty() {
-                return;
+                return None;
             }
         }
         let whole = match &*mapping.name {
@@ -198,7 +198,8 @@ impl Sorted {
             if owner == Owner::CHeap {
                 self.c_heap.push(mapping.range.clone());
             }
-            return self.add(owner, &rest);
+            self.add(owner, &rest);
+            return None;
         }
         if mapping.of_file {
             let variables = Rest {
@@ -208,21 +209,18 @@ impl Sorted {
             };
             rest.resident -= variables.resident;
             self.add(Owner::Files, &rest);
-            return self.add(Owner::Variables, &variables);
+            self.add(Owner::Variables, &variables);
+            return None;
         }
         let not_mapped = self.take_mapped(&mut rest, known);
-        if rest.is_empty() {
-            return;
-        }
         others = in_both(&others, &not_mapped);
         with_stacks = in_both(&with_stacks, &not_mapped);
-        if continues_file {
-            return self.add(Owner::Variables, &rest);
+        for range in in_both(&others, std::slice::from_ref(variables)) {
+            self.take(&mut rest, Owner::Variables, &range);
+            others = without(others, &range);
+            with_stacks = without(with_stacks, &range);
         }
-        if !mapping.writable {
-            return;
-        }
-        if let Some(backend) = known.backend {
+        if let Some(backend) = known.backend.filter(|_| mapping.writable) {
             let found = others.iter().flat_map(|part| structures(part, backend));
             for range in found.collect::<Vec<_>>() {
                 self.take(&mut rest, Owner::Structures, &range);
@@ -230,25 +228,59 @@ impl Sorted {
                 with_stacks = without(with_stacks, &range);
             }
         }
-        let heap = |range: &Range<usize>| c_heap::parts(range, &self.tables);
-        let mut parts: Vec<_> = with_stacks.iter().flat_map(heap).collect();
-        if with_stacks != others {
-            // Parts that lie behind a stack which lies in no block.
-            let unseen = parts.iter().fold(others.clone(), without);
-            parts.extend(unseen.iter().flat_map(heap));
-            parts.sort_by_key(|part| part.start);
+        Some(Unowned {
+            rest,
+            others,
+            with_stacks,
+        })
+    }
+
+    /// Assigns nameless memory to the C library's heap. Its blocks and arenas may extend over several
+    /// mappings: calls such as `madvise` and `mprotect` for a part of one split it.
+    fn put_c_heap(&mut self, unowned: Vec<Unowned<'_>>, known: &Known) {
+        let with_stacks = unowned.iter().flat_map(|one| one.with_stacks.clone());
+        let with_stacks = disjoint(with_stacks.collect());
+        let others = disjoint(unowned.iter().flat_map(|one| one.others.clone()).collect());
+        let tables = &self.tables;
+        // The parts of `range` that are heap, from the end of the last part on.
+        let heap = |range: &Range<usize>, whole: &[Range<usize>], end: usize| {
+            let range = range.start.max(end)..range.end;
+            let around = whole.iter().find(|whole| whole.contains(&range.start));
+            match around.filter(|_| !range.is_empty()) {
+                Some(whole) => c_heap::parts(&range, whole.end, tables),
+                None => Vec::new(),
+            }
+        };
+        let mut found: Vec<Range<usize>> = Vec::new();
+        let end = |parts: &[Range<usize>]| parts.last().map_or(0, |last| last.end);
+        let is_searched = |unowned: &&Unowned<'_>| unowned.rest.mapping.writable;
+        for one in unowned.iter().filter(is_searched) {
+            let mut parts = Vec::new();
+            for range in &one.with_stacks {
+                parts.extend(heap(range, &with_stacks, end(&parts).max(end(&found))));
+            }
+            if one.with_stacks != one.others {
+                // Parts that lie behind a stack which lies in no block.
+                let unseen = parts.iter().fold(one.others.clone(), without);
+                for range in &unseen {
+                    parts.extend(heap(range, &others, end(&found)));
+                }
+                parts.sort_by_key(|part| part.start);
+            }
+            found.extend(parts);
         }
-        for both in in_both(&parts, &others) {
-            self.take(&mut rest, Owner::CHeap, &both);
+        for mut one in unowned {
+            for both in in_both(&found, &one.others) {
+                self.take(&mut one.rest, Owner::CHeap, &both);
+            }
+            let range = &one.rest.mapping.range;
+            let mut pointers = known.stack_pointers.iter();
+            if pointers.any(|(_, pointer)| range.contains(pointer)) {
+                self.add(Owner::Stacks, &one.rest);
+            }
         }
-        self.c_heap.extend(parts);
-        let pointers = &known.stack_pointers;
-        if pointers
-            .iter()
-            .any(|(_, pointer)| mapping.range.contains(pointer))
-        {
-            self.add(Owner::Stacks, &rest);
-        }
+        self.c_heap.extend(found);
+        self.c_heap.sort_by_key(|part| part.start);
     }
 
     /// Takes the parts of a mapping that the program mapped directly, and returns the other parts:
@@ -328,6 +360,15 @@ impl Sorted {
     pub(super) fn mapped(&self, owner: Owner) -> u64 {
         self.mapped[owner as usize]
     }
+}
+
+/// Nameless memory of a mapping that has no owner yet.
+struct Unowned<'m> {
+    rest: Rest<'m>,
+    /// Its addresses.
+    others: Vec<Range<usize>>,
+    /// The same with stacks.
+    with_stacks: Vec<Range<usize>>,
 }
 
 /// The part of a mapping that has no owner yet.
