@@ -11,14 +11,14 @@ use plimsoll_sys::os::{probe, syscall};
 use crate::next::Next;
 
 macro_rules! confines {
-    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+    ($before:path => $($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         /// # Safety
         /// The requirements of the C function of that name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
             type Function = unsafe extern "C" fn($($type),*) -> c_int;
             static NEXT: Next = Next::new(concat!(stringify!($name), "\0"));
-            preload::before_confinement();
+            $before();
             match NEXT.get() {
                 // SAFETY: `next` is the C library's function of that name, which has this type and gets the caller's
                 // arguments.
@@ -118,12 +118,21 @@ unsafe fn set_limit(
     result as c_int
 }
 
-confines! {
+/// As [`preload::before_confinement`], for calls after which children may be in another namespace.
+fn before_namespace() {
+    preload::before_confinement();
+    preload::note_namespace();
+}
+
+confines! { preload::before_confinement =>
     chroot(path: *const libc::c_char);
     setuid(user: libc::uid_t);
     seteuid(user: libc::uid_t);
     setreuid(real: libc::uid_t, effective: libc::uid_t);
     setresuid(real: libc::uid_t, effective: libc::uid_t, saved: libc::uid_t);
+}
+
+confines! { before_namespace =>
     unshare(what: c_int);
     setns(file: c_int, kind: c_int);
 }

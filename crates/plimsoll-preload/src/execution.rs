@@ -3,16 +3,19 @@
 //! If the execution fails, the program continues, and another report follows later.
 //!
 //! In a child, executed programs are not followed, unless children report too; the environment then
-//! contains the settings anyway. Calls in a child jump to the C library's function with registers
-//! and stack unchanged: the child of a `vfork` shares its parent's memory. Only if the library's file is not
-//! visible, as in a sandbox with another root directory, it is removed from the environment: the
-//! loader would print an error. That takes no memory but the stack's.
+//! contains the settings, unless the program has removed them. Calls in a child jump to the C library's function with
+//! registers and stack unchanged: the child of a `vfork` shares its parent's memory. Only two kinds of calls get another
+//! environment, which takes no memory but the stack's: the settings are added if they are missing; and if the library's
+//! file is not visible, as in a sandbox with another root directory, it is removed, since the loader would print an error.
+//!
+//! Each execution is entered in the roll of the run, so that a program that writes no report is known.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use plimsoll::preload;
-use plimsoll_sys::os::{filter, syscall};
+use plimsoll_sys::os::region::PAGE;
+use plimsoll_sys::os::{filter, probe, syscall};
 
 use crate::arch::Call;
 use crate::next::Next;
@@ -38,54 +41,95 @@ const EXECL: usize = 4;
 const EXECLP: usize = 5;
 const EXECLE: usize = 6;
 const FEXECVE: usize = 7;
+const EXECVEAT: usize = 8;
 
 /// The settings that an executed program inherits: entries `name=value`, and this library's path.
 struct Wanted {
     variables: Vec<CString>,
-    library: Vec<u8>,
+    library: CString,
+    /// The entry that loads this library alone.
+    preload: CString,
+    /// Whether children report, so that the environment of this process contains the settings.
+    follows_children: bool,
 }
 
 static WANTED: OnceLock<Wanted> = OnceLock::new();
 
-/// The path of this library, if executed programs find it in their environment.
-static INHERITED_LIBRARY: OnceLock<CString> = OnceLock::new();
-
-/// Looks up all functions now, since a later caller may be the child of a `vfork`.
-fn find_functions() {
-    for next in &FUNCTIONS {
+/// Stores the environment for executed programs. Looks up all functions now, since a later caller may be the child of a
+/// `vfork`.
+pub(crate) fn prepare(variables: Vec<CString>, library: Vec<u8>, follows_children: bool) {
+    for next in FUNCTIONS.iter().chain(&SPAWN) {
         next.get();
     }
+    let preload = [PRELOAD, &library].concat();
+    let (Ok(library), Ok(preload)) = (CString::new(library), CString::new(preload)) else {
+        return;
+    };
+    let _ = WANTED.set(Wanted {
+        variables,
+        library,
+        preload,
+        follows_children,
+    });
 }
 
-/// Stores the environment for executed programs.
-pub(crate) fn prepare(variables: Vec<CString>, library: Vec<u8>) {
-    find_functions();
-    let _ = WANTED.set(Wanted { variables, library });
-}
+impl Wanted {
+    /// Returns the error for which the library cannot be loaded; 0 if it can, and under a system call filter.
+    fn error_of_library(&self) -> c_int {
+        match access(self.library.as_ptr(), libc::R_OK) {
+            libc::EPERM => 0,
+            error => error,
+        }
+    }
 
-/// Notes that executed programs find this library in their environment.
-pub(crate) fn prepare_inherited(library: Vec<u8>) {
-    find_functions();
-    if let Ok(library) = CString::new(library) {
-        let _ = INHERITED_LIBRARY.set(library);
+    /// Returns the error for which a program that this process executes cannot report; 0 if it can.
+    fn obstacle(&self) -> preload::Obstacle {
+        let directory = || {
+            let value = self.variables.iter().find_map(|variable| {
+                let text = variable.as_bytes_with_nul();
+                text.strip_prefix(DIRECTORY)
+            });
+            value.map_or(0, |value| {
+                access(value.as_ptr().cast(), libc::W_OK | libc::X_OK)
+            })
+        };
+        match self.error_of_library() {
+            0 => directory(),
+            error => error,
+        }
+    }
+
+    /// Returns whether an environment loads this library and has the directory for reports.
+    ///
+    /// # Safety
+    /// `environment` must be null, or a null-terminated list of C strings.
+    unsafe fn is_in(&self, environment: Strings) -> bool {
+        let (mut is_loaded, mut has_directory) = (false, false);
+        // SAFETY: this function has the contract of `entries`.
+        for entry in unsafe { entries(environment) } {
+            // SAFETY: `entry` is a C string, by this function's contract.
+            let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
+            has_directory |= text.starts_with(DIRECTORY);
+            let preloaded = text.strip_prefix(PRELOAD);
+            is_loaded |= preloaded.is_some_and(|all| all.starts_with(self.library.to_bytes()));
+        }
+        is_loaded && has_directory
     }
 }
 
-/// Returns the library's path if its file is not visible to the calling process. Unknown under a system call filter.
-fn invisible_library() -> Option<&'static CStr> {
-    let library = INHERITED_LIBRARY.get()?;
+/// Returns the error of the system for an access to a path; 0 if it is possible.
+fn access(path: *const c_char, mode: c_int) -> c_int {
     let arguments = [
         libc::AT_FDCWD as usize,
-        library.as_ptr() as usize,
-        libc::R_OK as usize,
+        path as usize,
+        mode as usize,
         0,
         0,
         0,
     ];
     // SAFETY: the path is a C string.
     let result = unsafe { syscall::call(libc::SYS_faccessat, arguments) };
-    let is_invisible = result < 0 && result != -(libc::EPERM as isize);
-    is_invisible.then_some(library.as_c_str())
+    -result as c_int
 }
 
 type Strings = *const *const c_char;
@@ -112,6 +156,30 @@ impl Call {
     }
 }
 
+/// The longest name of a program that is noted, with its end.
+const MAX_NAME: usize = 512;
+
+/// Copies the C string at an address, which the program may have chosen badly. Takes no memory but the stack's.
+fn with_name<R>(address: usize, then: impl FnOnce(&[u8]) -> R) -> R {
+    let mut name = [0; MAX_NAME];
+    let (mut length, mut readable) = (0, 0);
+    while address != 0 && length < MAX_NAME {
+        let at = address.wrapping_add(length);
+        let page = at - at % PAGE;
+        if page != readable && !probe::readable(page) {
+            break;
+        }
+        readable = page;
+        // SAFETY: the page is readable. The program may change the byte, which is read once.
+        match unsafe { (at as *const u8).read_volatile() } {
+            0 => break,
+            byte => name[length] = byte,
+        }
+        length += 1;
+    }
+    then(&name[..length])
+}
+
 /// Returns the function to which the entry point jumps; null if the call was made and has failed.
 unsafe extern "C" fn called(of: usize, call: &Call) -> *mut c_void {
     extern "C" fn none() -> c_int {
@@ -119,34 +187,128 @@ unsafe extern "C" fn called(of: usize, call: &Call) -> *mut c_void {
         unsafe { *libc::__errno_location() = libc::ENOSYS };
         -1
     }
-    if preload::reports() {
-        preload::report("exec");
-        // A program that inherits a system call filter is not observed.
-        if let Some(wanted) = WANTED.get().filter(|_| !filter::is_restricted()) {
-            // SAFETY: `call` is a call of function number `of`, since its entry point called this.
-            unsafe {
-                execute(of, call, &mut Vec::new(), |environment, run| {
-                    run(Environment::of(environment, wanted).list.as_ptr())
-                });
-            }
-            return std::ptr::null_mut();
-        }
-    }
-    if let Some(library) = invisible_library() {
-        // SAFETY: as above.
-        let executed = unsafe {
-            execute(of, call, &mut OnStack::new(), |environment, run| {
-                let (mut list, mut others) = (OnStack::new(), [0; 4096]);
-                if without_library(environment, library, &mut list, &mut others).is_some() {
-                    run(list.as_ptr());
-                }
-            })
-        };
-        if executed {
+    if let Some(wanted) = WANTED.get() {
+        // SAFETY: `call` is a call of function number `of`, since its entry point called this.
+        if unsafe { observed(of, call, wanted) } {
             return std::ptr::null_mut();
         }
     }
     FUNCTIONS[of].get().unwrap_or(none as *mut c_void)
+}
+
+/// Notes an execution, and makes the call if it needs another environment. Returns whether it was made, and has failed.
+unsafe fn observed(of: usize, call: &Call, wanted: &Wanted) -> bool {
+    // SAFETY: each of the functions has that argument.
+    let name = unsafe { call.argument(usize::from(of == EXECVEAT)) };
+    let name = if of == FEXECVE { 0 } else { name };
+    if preload::reports() {
+        // A program that inherits a system call filter is not observed.
+        let is_restricted = filter::is_restricted();
+        let obstacle = if is_restricted {
+            libc::EPERM
+        } else {
+            wanted.obstacle()
+        };
+        with_name(name, |name| preload::report_execution(name, obstacle));
+        if !is_restricted {
+            // SAFETY: `call` is a call of function number `of`, by this function's contract. The closure gets its
+            // environment.
+            let has_failed = unsafe {
+                execute(of, call, &mut Vec::new(), |environment, run| {
+                    if obstacle == 0 && !wanted.is_in(environment) {
+                        run(Environment::of(environment, wanted).list.as_ptr());
+                    }
+                })
+            };
+            if has_failed {
+                preload::note_failed_execution();
+                return true;
+            }
+        }
+    } else if wanted.follows_children {
+        let obstacle = wanted.obstacle();
+        with_name(name, |name| {
+            preload::note_execution_in_child(name, obstacle)
+        });
+    }
+    if !wanted.follows_children {
+        return false;
+    }
+    let can_load = wanted.error_of_library() == 0;
+    // SAFETY: as above.
+    unsafe {
+        execute(of, call, &mut OnStack::new(), |environment, run| {
+            let (mut list, mut others) = (OnStack::new(), [0; 4096]);
+            let changed = if !can_load {
+                without_library(environment, &wanted.library, &mut list, &mut others)
+            } else if wanted.is_in(environment) || filter::is_restricted() {
+                None
+            } else {
+                with_settings(environment, wanted, &mut list, &mut others)
+            };
+            if changed.is_some() {
+                run(list.as_ptr());
+            }
+        })
+    }
+}
+
+/// Calls that start another process with a program.
+static SPAWN: [Next; 2] = [Next::new("posix_spawn\0"), Next::new("posix_spawnp\0")];
+
+macro_rules! spawns {
+    ($($position:literal = $name:ident;)*) => {$(
+        /// # Safety
+        /// The requirements of the C function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            process: *mut libc::pid_t,
+            path: *const c_char,
+            actions: *const c_void,
+            attributes: *const c_void,
+            arguments: Strings,
+            environment: Strings,
+        ) -> c_int {
+            type Spawn = unsafe extern "C" fn(
+                *mut libc::pid_t, *const c_char, *const c_void, *const c_void, Strings, Strings,
+            ) -> c_int;
+            let Some(next) = SPAWN[$position].get() else {
+                return libc::ENOSYS;
+            };
+            let wanted = WANTED.get().filter(|wanted| {
+                // SAFETY: the caller's environment is null, or a null-terminated list of C strings.
+                let needs_settings = || unsafe { !wanted.is_in(environment) };
+                wanted.follows_children
+                    && preload::reports()
+                    && !filter::is_restricted()
+                    && needs_settings()
+                    && wanted.obstacle() == 0
+            });
+            // SAFETY: `next` is the C library's function of that name, which has this type and gets the caller's
+            // arguments, or an environment that lives during the call.
+            let result = unsafe {
+                let next = std::mem::transmute::<*mut c_void, Spawn>(next);
+                let spawn = |environment| {
+                    next(process, path, actions, attributes, arguments, environment)
+                };
+                match wanted {
+                    Some(wanted) => spawn(Environment::of(environment, wanted).list.as_ptr()),
+                    None => spawn(environment),
+                }
+            };
+            if result == 0 && !process.is_null() {
+                // SAFETY: the C library has written the number.
+                let process = unsafe { process.read() };
+                with_name(path as usize, |name| preload::note_spawned(process as u32, name));
+            }
+            result
+        }
+    )*};
+}
+
+spawns! {
+    0 = posix_spawn;
+    1 = posix_spawnp;
 }
 
 unsafe extern "C" {
@@ -259,32 +421,88 @@ unsafe fn without_library(
     list: &mut OnStack,
     others: &mut [u8; 4096],
 ) -> Option<()> {
-    let mut at = environment;
-    // SAFETY: `environment` is null or a null-terminated list of C strings, by this function's contract.
-    unsafe {
-        while !at.is_null() && !(*at).is_null() {
-            let entry = *at;
-            at = at.add(1);
-            let text = CStr::from_ptr(entry).to_bytes();
-            let preloaded = text.strip_prefix(PRELOAD);
-            match preloaded.and_then(|all| all.strip_prefix(library.to_bytes())) {
-                None => list.push(entry)?,
-                Some([]) => {}
-                Some(rest) => {
-                    let rest = rest.strip_prefix(b":")?;
-                    let end = PRELOAD.len() + rest.len();
-                    others.get_mut(..PRELOAD.len())?.copy_from_slice(PRELOAD);
-                    others.get_mut(PRELOAD.len()..end)?.copy_from_slice(rest);
-                    *others.get_mut(end)? = 0;
-                    list.push(others.as_ptr().cast())?;
-                }
+    // SAFETY: this function has the contract of `entries`.
+    for entry in unsafe { entries(environment) } {
+        // SAFETY: `entry` is a C string, by this function's contract.
+        let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
+        let preloaded = text.strip_prefix(PRELOAD);
+        match preloaded.and_then(|all| all.strip_prefix(library.to_bytes())) {
+            None => list.push(entry)?,
+            Some([]) => {}
+            Some(rest) => {
+                let rest = rest.strip_prefix(b":")?;
+                list.push(joined(&[PRELOAD, rest], others)?)?;
             }
         }
     }
     list.push(std::ptr::null())
 }
 
+/// Copies an environment, with the settings in place of others. `others` is for the entry that preloads libraries, if
+/// there are others. Returns `None` if there is too much.
+///
+/// # Safety
+/// `environment` must be null, or a null-terminated list of C strings.
+unsafe fn with_settings(
+    environment: Strings,
+    wanted: &Wanted,
+    list: &mut OnStack,
+    others: &mut [u8; 4096],
+) -> Option<()> {
+    let mut preload = wanted.preload.as_ptr();
+    // SAFETY: this function has the contract of `entries`.
+    for entry in unsafe { entries(environment) } {
+        // SAFETY: `entry` is a C string, by this function's contract.
+        let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
+        match text.strip_prefix(PRELOAD) {
+            Some([]) => {}
+            Some(rest) => {
+                let library = wanted.library.to_bytes();
+                preload = joined(&[PRELOAD, library, b":", rest], others)?;
+            }
+            None if text.starts_with(SETTINGS) => {}
+            None => list.push(entry)?,
+        }
+    }
+    list.push(preload)?;
+    for variable in &wanted.variables {
+        list.push(variable.as_ptr())?;
+    }
+    list.push(std::ptr::null())
+}
+
+/// Joins pieces to a C string in a buffer. Returns `None` if it is too small.
+fn joined(pieces: &[&[u8]], to: &mut [u8]) -> Option<*const c_char> {
+    let mut end = 0;
+    for piece in pieces.iter().chain(&[&b"\0"[..]]) {
+        to.get_mut(end..end + piece.len())?.copy_from_slice(piece);
+        end += piece.len();
+    }
+    Some(to.as_ptr().cast())
+}
+
+/// Returns the entries of an environment.
+///
+/// # Safety
+/// `environment` must be null, or a null-terminated list of C strings, and not change meanwhile.
+unsafe fn entries(environment: Strings) -> impl Iterator<Item = *const c_char> {
+    let mut at = environment;
+    std::iter::from_fn(move || {
+        // SAFETY: `at` is null or points into a null-terminated list, by this function's contract.
+        unsafe {
+            let entry = if at.is_null() { std::ptr::null() } else { *at };
+            at = at.wrapping_add(1);
+            (!entry.is_null()).then_some(entry)
+        }
+    })
+}
+
+/// The beginning of the entry that preloads libraries.
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
+
+/// The beginning of the settings, of which one is the directory for reports.
+const SETTINGS: &[u8] = b"PLIMSOLL_RUN";
+const DIRECTORY: &[u8] = b"PLIMSOLL_RUN_TO=";
 
 /// An environment that includes the settings.
 struct Environment {
@@ -298,23 +516,20 @@ impl Environment {
     /// # Safety
     /// `environment` must be null, or a null-terminated list of C strings.
     unsafe fn of(environment: Strings, wanted: &Wanted) -> Self {
-        let mut preload = [PRELOAD, &wanted.library].concat();
+        let mut preload = wanted.preload.to_bytes().to_vec();
         let mut list = Vec::new();
-        let mut at = environment;
-        // SAFETY: `environment` is null or a null-terminated list of C strings, by this function's
-        // contract.
-        unsafe {
-            while !at.is_null() && !(*at).is_null() {
-                let entry = *at;
-                match CStr::from_ptr(entry).to_bytes().strip_prefix(PRELOAD) {
-                    Some(others) if !others.is_empty() => {
-                        preload.push(b':');
-                        preload.extend_from_slice(others);
-                    }
-                    Some(_) => {}
-                    None => list.push(entry),
+        // SAFETY: this function has the contract of `entries`.
+        for entry in unsafe { entries(environment) } {
+            // SAFETY: `entry` is a C string, by this function's contract.
+            let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
+            match text.strip_prefix(PRELOAD) {
+                Some([]) => {}
+                Some(others) => {
+                    preload.push(b':');
+                    preload.extend_from_slice(others);
                 }
-                at = at.add(1);
+                None if text.starts_with(SETTINGS) => {}
+                None => list.push(entry),
             }
         }
         // Neither part contains a NUL byte.

@@ -52,11 +52,10 @@ extern "C" fn at_start() {
         ending::prepare();
         preload::call_around_filters(signals::before_filter, signals::prepare);
     }
+    execution::prepare(variables(), library(), children);
     if children {
-        execution::prepare_inherited(library());
         note_use(library());
     } else {
-        execution::prepare(variables(), library());
         leave_no_trace();
     }
 }

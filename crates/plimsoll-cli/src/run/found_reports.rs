@@ -1,51 +1,51 @@
 //! Finds the reports of a run, and decides which are believed.
 //!
-//! A process leaves the file `PID.report`. A forked child appends a piece to the file `UID.reports`, which
+//! A process leaves the file `PID-NAMESPACE-START.report`. Before it executes another program, it leaves
+//! `PID-NAMESPACE.exec`, or `PID-NAMESPACE-START.exec` if another user has taken that name. The executed program
+//! removes that file with its own report. A forked child appends a piece to the file `UID.reports`, which
 //! all children of its user share.
 //!
 //! A process that confines itself has created the file `PID.confined` or `PID-N.confined` before, and writes to it by
 //! its memory. The report follows a mark and its length, which is 0 until the report is complete.
-//!
-//! A process that cannot write even the numbers, because of its limit on the size of files, leaves the empty file
-//! `PID.limited`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::numbers::{Machine, Numbers};
+use super::numbers::{EXECUTED, Id, Machine, Numbers};
 use super::report_file::{CAPACITY_OF_OTHERS, OWN_CAPACITY, Report, ReportsFile, each_piece};
 use super::users::Users;
 use crate::files::open_unlinked;
 
 /// The extensions of a process's own file and of a shared file.
 const OWN: &str = "report";
+const EXECUTES: &str = "exec";
 const SHARED: &str = "reports";
 const CONFINED: &str = "confined";
-
-/// The extension of the file of a process whose limit on the size of files is below the size of any report.
-const LIMITED: &str = "limited";
-
-/// The maximum number of such processes.
-const MAX_LIMITED: usize = 100_000;
 
 /// The beginning of the file of a confined process, which the length follows.
 const CONFINED_MARK: [u8; 16] = *b"plimsoll confine";
 
-/// Returns the name of the file that a process does not share.
-pub fn own_name(process: u32) -> String {
-    format!("{process}.{OWN}")
+/// Opens the report of a process before it executed another program.
+pub fn file_before_execution(directory: &Path, process: u32) -> io::Result<File> {
+    let namespace = namespace_of_this_process();
+    open_unlinked(&directory.join(format!("{process}-{namespace}.{EXECUTES}")))
+}
+
+/// Returns the number of the namespace of processes to which this one belongs; 0 if it is unknown.
+pub fn namespace_of_this_process() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }
 
 /// The places of the reports in a directory, by process.
 #[derive(Default)]
 pub struct ReportFiles {
     /// The places of the reports by process.
-    places: HashMap<u32, Place>,
+    places: HashMap<Id, Place>,
     users: Users,
-    /// The processes that could write no report, because their files may not be so large.
-    pub limited: BTreeSet<u32>,
 }
 
 enum Place {
@@ -58,8 +58,8 @@ enum Place {
 
 impl ReportFiles {
     /// Finds all complete reports in a directory. Returns their numbers in the order of the processes, and the
-    /// number of reports that are not believed. Of two reports with the same process number, the one of the
-    /// later end counts. Another user's never replaces the last one of the user of this command.
+    /// number of reports that are not believed. A report replaces an earlier one of the same process: one before an
+    /// execution, or one of the same program. Another user's never replaces the last one of the user of this command.
     pub fn find(directory: &Path, users: Users) -> (Self, Vec<Numbers>, usize) {
         let mut finding = Finding {
             users: &users,
@@ -67,32 +67,24 @@ impl ReportFiles {
             found: HashMap::new(),
             left: [OWN_CAPACITY.numbers, CAPACITY_OF_OTHERS.numbers],
             refused: 0,
-            limited: BTreeSet::new(),
+            namespace: namespace_of_this_process(),
         };
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             finding.add_file(entry.path());
         }
-        let Finding {
-            found,
-            refused,
-            limited,
-            ..
-        } = finding;
+        let Finding { found, refused, .. } = finding;
         let (places, mut numbers): (HashMap<_, _>, Vec<_>) = found
-            .into_iter()
-            .map(|(process, (_, place, numbers))| ((process, place), numbers))
+            .into_values()
+            .flat_map(processes)
+            .map(|found| ((found.numbers.id(), found.place), found.numbers))
             .unzip();
-        numbers.sort_by_key(|numbers| numbers.process);
-        let files = Self {
-            places,
-            users,
-            limited,
-        };
+        numbers.sort_by_key(Numbers::id);
+        let files = Self { places, users };
         (files, numbers, refused)
     }
 
     /// Opens the report of a process.
-    pub fn open(&self, process: u32) -> Option<Report> {
+    pub fn open(&self, process: Id) -> Option<Report> {
         let report = self.places.get(&process)?.open(&self.users)?;
         // Another process may have replaced the file meanwhile.
         self.users
@@ -101,16 +93,57 @@ impl ReportFiles {
     }
 }
 
+/// A report that is believed.
+struct Found {
+    /// Whether it is the own user's.
+    is_own: bool,
+    place: Place,
+    numbers: Numbers,
+}
+
+impl Found {
+    /// Returns whether an earlier report is of the same process as this one.
+    fn replaces(&self, earlier: &Self) -> bool {
+        let (is, was) = (&self.numbers, &earlier.numbers);
+        // A program that a process executed has forked from none.
+        let is_executed = was.ending == EXECUTED && is.inherited.is_none();
+        // The same time in two readings of the clock.
+        let is_same = (is.started - was.started).abs() < 0.001 && is.inherited == was.inherited;
+        is_executed || (is_same && (self.is_own || !earlier.is_own))
+    }
+}
+
+/// Returns the last report of each process, of reports with the same number of their process. Numbers are used again.
+fn processes(mut all: Vec<Found>) -> Vec<Found> {
+    let times = |of: &Found| (of.numbers.started, of.numbers.started + of.numbers.seconds);
+    all.sort_by(|one, other| {
+        let [one, other] = [one, other].map(times);
+        one.partial_cmp(&other).unwrap_or(std::cmp::Ordering::Equal)
+    });
+    let mut last: Vec<Found> = Vec::new();
+    for found in all {
+        match last.last_mut() {
+            Some(earlier) if found.replaces(earlier) => *earlier = found,
+            _ => last.push(found),
+        }
+    }
+    for (nth, found) in last.iter_mut().enumerate() {
+        found.numbers.nth = nth as u32;
+    }
+    last
+}
+
 /// The reports that were found.
 struct Finding<'a> {
     users: &'a Users,
     machine: Machine,
-    /// Whether a report is the own user's, its place, and its numbers, by process.
-    found: HashMap<u32, (bool, Place, Numbers)>,
+    /// The reports by the number of their process and its namespace.
+    found: HashMap<Id, Vec<Found>>,
     /// The bytes of numbers that may still be read: of the own user's reports, and of others.
     left: [u64; 2],
     refused: usize,
-    limited: BTreeSet<u32>,
+    /// The namespace of processes of this command.
+    namespace: u64,
 }
 
 impl Finding<'_> {
@@ -120,19 +153,13 @@ impl Finding<'_> {
             return;
         };
         match extension {
-            OWN => self.add(stem.parse().ok(), Place::Own(path)),
+            OWN | EXECUTES => {
+                let process = stem.split('-').next().and_then(|stem| stem.parse().ok());
+                self.add(process, Place::Own(path));
+            }
             CONFINED => {
                 let process = stem.split('-').next().and_then(|stem| stem.parse().ok());
                 self.add(process, Place::Confined(path));
-            }
-            LIMITED => {
-                if let Ok(process) = stem.parse()
-                    && let Ok(found) = path.symlink_metadata()
-                    && self.users.may_report(found.uid(), process)
-                    && self.limited.len() < MAX_LIMITED
-                {
-                    self.limited.insert(process);
-                }
             }
             SHARED => {
                 let file = open_unlinked(&path).and_then(ReportsFile::shared);
@@ -156,36 +183,34 @@ impl Finding<'_> {
     /// Adds the report of a process, whose number the name of the file or the piece states.
     fn add(&mut self, process: Option<u32>, place: Place) {
         let report = place.open(self.users);
-        let Some((report, numbers)) = report.and_then(|report| {
+        let Some((report, mut numbers)) = report.and_then(|report| {
             let numbers = report.numbers()?;
             Some((report, numbers))
         }) else {
             return;
         };
+        if numbers.namespace == self.namespace {
+            numbers.namespace = 0;
+        }
+        let id = numbers.id();
         let (owner, length) = (report.file.owner, report.length_of_numbers());
         let is_own = self.users.is_own(owner);
         let left = &mut self.left[usize::from(!is_own)];
         let is_believed = process == Some(numbers.process)
-            && self.users.may_report(owner, numbers.process)
+            && self.users.may_report(owner, id)
             && numbers.are_possible(&self.machine)
             && length <= *left;
         if !is_believed {
             self.refused += 1;
             return;
         }
-        // A process that executed another program may have become another user.
-        let rank = |is_own: bool, numbers: &Numbers| {
-            let is_last = is_own && numbers.ending != "exec";
-            (is_last, numbers.started + numbers.seconds)
-        };
-        let known = self.found.get(&numbers.process);
-        if known
-            .is_some_and(|(known_own, _, known)| rank(*known_own, known) > rank(is_own, &numbers))
-        {
-            return;
-        }
         *left -= length;
-        self.found.insert(numbers.process, (is_own, place, numbers));
+        let found = Found {
+            is_own,
+            place,
+            numbers,
+        };
+        self.found.entry(id).or_default().push(found);
     }
 }
 
@@ -258,16 +283,19 @@ mod tests {
             format!("plimsoll report {process} {length}\n{report}end {process}\n")
         };
         let own = |process: u32, ending: &str, started: f64| {
-            let path = scene.0.join(own_name(process));
+            let path = scene.0.join(format!("{process}-0.{OWN}"));
             std::fs::write(path, report(process, ending, started)).unwrap();
         };
         own(1, "own", 3.0);
-        own(2, "own", 1.0);
+        own(2, "exec", 1.0);
+        own(4, "own", 1.0);
         let pieces = [
-            piece(1, &report(1, "piece", 2.0)),
+            piece(1, &report(1, "exec", 2.0)),
             piece(2, &report(2, "piece", 2.0)),
             piece(3, &report(3, "first", 2.0)),
             piece(3, &report(3, "second", 2.0)),
+            // Another process of the same number.
+            piece(4, &report(4, "piece", 2.0)),
         ];
         let users = || Users::at_end_of(0);
         let shared = format!("{}.reports", rustix::process::geteuid().as_raw());
@@ -275,17 +303,19 @@ mod tests {
         let (files, numbers, refused) = ReportFiles::find(&scene.0, users());
         assert_eq!(refused, 0);
         let endings: Vec<&str> = numbers.iter().map(|of| of.ending.as_str()).collect();
-        assert_eq!(endings, ["own", "piece", "second"]);
+        assert_eq!(endings, ["own", "piece", "second", "own", "piece"]);
+        let nth: Vec<u32> = numbers.iter().map(|of| of.nth).collect();
+        assert_eq!(nth, [0, 0, 0, 0, 1]);
         for numbers in &numbers {
-            let opened = files.open(numbers.process).unwrap().numbers().unwrap();
+            let opened = files.open(numbers.id()).unwrap().numbers().unwrap();
             assert_eq!(opened.ending, numbers.ending);
         }
-        assert!(files.open(4).is_none());
-        std::fs::write(scene.0.join(own_name(5)), "numbers 2\n{}").unwrap();
+        assert!(files.open(Id::here(5)).is_none());
+        std::fs::write(scene.0.join(format!("5-0.{OWN}")), "numbers 2\n{}").unwrap();
         let (_, numbers, _) = ReportFiles::find(&scene.0, users());
         assert_eq!(
             numbers.len(),
-            3,
+            5,
             "numbers without a process are not a report"
         );
     }

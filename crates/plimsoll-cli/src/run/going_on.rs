@@ -6,6 +6,7 @@ use std::path::Path;
 use memchr::memmem;
 
 use super::library;
+use super::numbers::Id;
 
 /// A process that goes on.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,6 +38,11 @@ pub fn after(program: u32, reports: &Path) -> Vec<GoingOn> {
         .collect();
     all.sort_by_key(|going_on| going_on.process);
     all
+}
+
+/// Returns whether a process of the run lives. One in another namespace is unknown.
+pub fn is_going_on(process: Id, reports: &Path) -> bool {
+    process.namespace == 0 && is_of_run(process.process, reports)
 }
 
 /// The numbers of processes up to which each is tried: to list all processes takes longer.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use super::Unseen;
-use super::numbers::Numbers;
+use super::numbers::{Id, Numbers};
 use super::ran::Ran;
 use super::resident;
 use super::summary::{self, Process};
@@ -25,11 +25,11 @@ const MAX_COMMAND: usize = 60;
 
 /// The processes of one program that ended in one way: killed, or with a report.
 pub struct Group {
-    processes: Vec<u32>,
+    processes: Vec<Id>,
     /// The sums of their numbers; peaks are the highest of one process.
     pub total: Numbers,
     /// The process with the highest resident memory.
-    largest: u32,
+    largest: Id,
     /// Whether processes inherited blocks at a fork. They may free these, so the sums of blocks in use
     /// mean nothing.
     has_forked: bool,
@@ -62,25 +62,25 @@ impl Group {
                 exact: true,
                 ..Numbers::default()
             },
-            largest: first.process,
+            largest: first.id(),
             has_forked: false,
         }
     }
 
     fn add(&mut self, of: &Numbers) {
-        self.processes.push(of.process);
+        self.processes.push(of.id());
         if of.peak_resident > self.total.peak_resident {
-            self.largest = of.process;
+            self.largest = of.id();
         }
         self.has_forked |= of.inherited.is_some();
         self.total.add(of);
     }
 
-    pub fn processes(&self) -> Vec<u32> {
+    pub fn processes(&self) -> Vec<Id> {
         self.processes.clone()
     }
 
-    pub fn has(&self, process: u32) -> bool {
+    pub fn has(&self, process: Id) -> bool {
         self.processes.contains(&process)
     }
 
@@ -122,7 +122,7 @@ pub fn table(numbers: &[&Numbers], ran: &Ran) -> String {
         seconds(ran.ended.system.as_secs_f64()),
         bytes(allocated.fold(0, u64::saturating_add)),
     );
-    let first = numbers.iter().find(|of| of.process == ran.process);
+    let first = numbers.iter().find(|of| of.id() == ran.id());
     if let Some(first) = first {
         let _ = resident::write_peak(&mut to, first, Some(ran));
     }
@@ -132,7 +132,7 @@ pub fn table(numbers: &[&Numbers], ran: &Ran) -> String {
         "process", "parent", "peak resident", "allocated", "CPU time", "lived"
     );
     let mut rows: Vec<&&Numbers> = numbers.iter().collect();
-    rows.sort_by_key(|of| (std::cmp::Reverse(of.peak_resident), of.process));
+    rows.sort_by_key(|of| (std::cmp::Reverse(of.peak_resident), of.id()));
     for of in rows.iter().take(ROWS) {
         let unless_killed = |text: String| {
             if of.was_killed() {
@@ -159,7 +159,8 @@ pub fn table(numbers: &[&Numbers], ran: &Ran) -> String {
     to
 }
 
-fn processes(number: usize) -> String {
+/// Formats a number of processes.
+pub fn processes(number: usize) -> String {
     match number {
         1 => "1 process".to_owned(),
         number => format!("{} processes", count(number as u64)),
@@ -296,11 +297,17 @@ mod tests {
         let [a, b] = &groups[..] else {
             panic!("two programs")
         };
-        assert_eq!((a.processes(), a.total.malloc_bytes), (vec![1, 2], 40));
-        assert_eq!((a.largest, a.total.peak_resident), (2, 30));
+        assert_eq!(
+            (a.processes(), a.total.malloc_bytes),
+            ([1, 2].map(Id::here).to_vec(), 40)
+        );
+        assert_eq!((a.largest, a.total.peak_resident), (Id::here(2), 30));
         assert_eq!(a.total.classes, [[8, 1, 0], [16, 3, 2], [32, 5, 5]]);
-        assert_eq!((b.processes(), b.file_name()), (vec![3], "c_d".to_owned()));
-        assert!(a.total.exact && a.has(2) && !a.has(3));
+        assert_eq!(
+            (b.processes(), b.file_name()),
+            (vec![Id::here(3)], "c_d".to_owned())
+        );
+        assert!(a.total.exact && a.has(Id::here(2)) && !a.has(Id::here(3)));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use plimsoll_symbolize::Detail;
 
 use super::found_reports;
 use super::library;
-use super::numbers::{KILLED, Machine, Numbers};
+use super::numbers::{Id, KILLED, Machine, Numbers};
 use super::users::Users;
 use crate::args::RunArguments;
 use crate::failure::Failure;
@@ -82,7 +82,7 @@ impl Postmortem {
             let process = path.file_name()?.to_str()?.strip_suffix(&self.suffix)?;
             let process = process.parse().ok()?;
             let file = open_unlinked(&path).ok()?;
-            if !users.may_report(file.metadata().ok()?.uid(), process) {
+            if !users.may_report(file.metadata().ok()?.uid(), Id::here(process)) {
                 return None;
             }
             let left = plimsoll_postmortem::read(&file).ok()?;
@@ -133,8 +133,8 @@ pub struct Killed {
 /// Returns whether the report is from an earlier program of the same process: one that executed the
 /// program that left this file.
 fn is_of_earlier(report: &Numbers, directory: &Path, left: &PostMortem) -> bool {
-    let file = directory.join(found_reports::own_name(report.process));
-    let written = std::fs::metadata(file).and_then(|file| file.modified());
+    let file = found_reports::file_before_execution(directory, report.process);
+    let written = file.and_then(|file| file.metadata()?.modified());
     let began = UNIX_EPOCH + Duration::from_nanos(left.began_ns);
     report.ending == "exec" && written.is_ok_and(|written| written <= began)
 }

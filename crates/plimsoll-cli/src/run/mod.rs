@@ -21,6 +21,7 @@ mod report;
 mod report_file;
 mod reports;
 mod resident;
+mod roll;
 pub(crate) mod short_name;
 pub(crate) mod sites;
 mod summary;
@@ -83,7 +84,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
             opened.map_err(|error| fail(Failure::new(out.display(), error)))
         })
         .transpose()?;
-    let reports = Reports::new(arguments.postmortem.is_none()).map_err(fail)?;
+    let reports = Reports::new(arguments.postmortem.is_none(), arguments.children).map_err(fail)?;
     let postmortem = Postmortem::new(arguments, &reports.directory).map_err(fail)?;
     if let Some(postmortem) = &postmortem {
         settings.push(postmortem.setting().map_err(fail)?);

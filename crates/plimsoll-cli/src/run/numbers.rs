@@ -1,11 +1,53 @@
 //! The numbers in the report of a process.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 /// The ending of a killed process, in [`Numbers::ending`].
 pub const KILLED: &str = "killed";
+
+/// A process of a run. Processes of different namespaces may have equal numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id {
+    pub process: u32,
+    /// The number of its namespace of processes; 0 for the namespace of this command.
+    pub namespace: u64,
+    /// The number of earlier processes of the same number.
+    pub nth: u32,
+}
+
+impl Id {
+    /// Returns a process in the namespace of this command.
+    pub fn here(process: u32) -> Self {
+        Self {
+            process,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the beginning of the names of its files.
+    pub fn file_name(&self) -> String {
+        match (self.namespace, self.nth) {
+            (0, 0) => self.process.to_string(),
+            (namespace, 0) => format!("{}-{namespace}", self.process),
+            (namespace, nth) => format!("{}-{namespace}-{nth}", self.process),
+        }
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.namespace {
+            0 => write!(to, "{}", self.process),
+            namespace => write!(to, "{} in namespace {namespace}", self.process),
+        }
+    }
+}
+
+/// The ending of a process that executed another program.
+pub const EXECUTED: &str = "exec";
 
 /// The numbers of a process. Reports leave out those that are 0.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -14,6 +56,11 @@ pub struct Numbers {
     /// The version of the form of the report.
     pub version: u32,
     pub process: u32,
+    /// The number of its namespace of processes, as in [`Id`].
+    pub namespace: u64,
+    /// As in [`Id`].
+    #[serde(skip)]
+    pub nth: u32,
     /// The path of the executable file.
     pub program: String,
     /// How the process ended: `exit`, `_exit`, `exec`, `SIGTERM`, `killed`.
@@ -121,6 +168,14 @@ impl From<&plimsoll_postmortem::Maximum> for Maximum {
 pub const RESIDENT: &str = "resident";
 
 impl Numbers {
+    pub fn id(&self) -> Id {
+        Id {
+            process: self.process,
+            namespace: self.namespace,
+            nth: self.nth,
+        }
+    }
+
     /// Returns whether the process was killed, so that the numbers come from its post-mortem file.
     pub fn was_killed(&self) -> bool {
         self.ending == KILLED

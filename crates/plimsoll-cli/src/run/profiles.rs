@@ -10,6 +10,7 @@ use super::found_reports::ReportFiles;
 use super::interpreters;
 use super::jit_dump;
 use super::library;
+use super::numbers::Id;
 use super::perf_map::{Generated, PerfMap};
 use super::say;
 use crate::profile::{self, Limits, Profile, Sum};
@@ -26,11 +27,7 @@ pub enum Names {
 /// Reads the profiles of processes, adds up those of one kind, and resolves
 /// their names. Hides the frames of the preloaded library, and in profiles of allocations those of
 /// allocators. The resident memory of several processes is not read: they share parts of it.
-pub fn read(
-    files: &ReportFiles,
-    processes: &[u32],
-    names: Names,
-) -> HashMap<&'static str, Profile> {
+pub fn read(files: &ReportFiles, processes: &[Id], names: Names) -> HashMap<&'static str, Profile> {
     let mut all: HashMap<&'static str, Profile> = match processes {
         [process] => profiles_of(files, *process).collect(),
         // Process by process, because each report is in one place of its file.
@@ -54,13 +51,13 @@ pub fn read(
 }
 
 /// Returns the profiles in the report of a process, with the names of code that it generated.
-fn profiles_of(files: &ReportFiles, process: u32) -> impl Iterator<Item = (&'static str, Profile)> {
+fn profiles_of(files: &ReportFiles, process: Id) -> impl Iterator<Item = (&'static str, Profile)> {
     let report = files.open(process);
     let map = OnceCell::new();
     let kinds = AT_EXIT.iter().map(|ProfileKind { name, .. }| *name);
     kinds.filter_map(move |kind| {
         let mut profile = report.as_ref()?.profile(kind)?;
-        let map: &PerfMap = map.get_or_init(|| generated_code(&profile, process));
+        let map: &PerfMap = map.get_or_init(|| generated_code(&profile, process.process));
         profile.name_generated_code(|address| map.find(address).map(frame));
         Some((kind, profile))
     })

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::child::Ended;
 use super::killed::Postmortem;
-use super::numbers::Numbers;
+use super::numbers::{Id, Numbers};
 use super::users::Users;
 use super::watch::Course;
 
@@ -42,6 +42,10 @@ impl Executed {
 }
 
 impl Ran {
+    pub fn id(&self) -> Id {
+        Id::here(self.process)
+    }
+
     /// Returns the highest resident memory of the program in bytes. The kernel's figure for an ended
     /// process includes the programs that it executed before.
     pub fn peak(&self, numbers: &Numbers) -> u64 {

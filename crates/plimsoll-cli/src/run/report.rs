@@ -1,10 +1,11 @@
 //! What is printed and written when the program has ended.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use rustix::process::{Resource, getrlimit};
 use serde_json::Value;
 
 use plimsoll_sys::os::filter;
@@ -12,21 +13,25 @@ use plimsoll_sys::os::filter;
 use super::child::Ended;
 use super::compare::{Comparison, FILES, Record, files};
 use super::directory::Directory;
-use super::found_reports::ReportFiles;
+use super::found_reports::{ReportFiles, namespace_of_this_process};
 use super::groups::{self, Group};
 use super::killed::{self, Killed};
-use super::numbers::Numbers;
+use super::numbers::{EXECUTED, Id, Numbers};
 use super::profiles::{self, Names};
 use super::ran::Ran;
+use super::roll::{Roll, TOO_LARGE};
 use super::summary::{self, Process};
 use super::units::counted;
 use super::{Unseen, going_on, resident, say};
 use crate::args::RunArguments;
-use crate::plain_text::plain_json;
+use crate::plain_text::{plain, plain_json};
 use crate::profile::Profile;
 
 /// The maximum number of programs that have a section and profiles.
 const MAX_PROGRAMS: usize = 200;
+
+/// The number of programs that are named where none is shown.
+const MAX_NAMED: usize = 5;
 
 /// The maximum number of processes that have a summary each, unless all are requested.
 const MAX_APART: usize = 3;
@@ -69,6 +74,7 @@ fn report_ended(
 ) -> Record {
     let record = &mut Record::new("this run");
     let (files, mut all, refused) = ReportFiles::find(reports, ran.users.clone());
+    let roll = Roll::read(reports, namespace_of_this_process());
     let postmortem = ran.postmortem.as_ref();
     let mut killed = postmortem.map_or_else(Vec::new, |postmortem| {
         postmortem.read_all(reports, &all, &ran.users)
@@ -84,23 +90,36 @@ fn report_ended(
         !killed.any(|process| process == report.process)
     });
     let numbers = killed.iter().map(|killed| &killed.numbers).chain(&all);
-    let is_missing = !numbers
-        .clone()
-        .any(|numbers| numbers.process == ran.process);
+    let is_missing = !numbers.clone().any(|numbers| numbers.id() == ran.id());
     if is_missing {
         say(&format!(
             "plimsoll: the program {} without a report: {}",
             ran.ended.how(),
-            match files.limited.contains(&ran.process) {
-                true => TOO_LARGE,
-                false => why_none(&ran.ended),
-            }
+            why_none(&ran.ended, &roll, ran.id()),
         ));
     }
-    say_limited(&files, is_missing.then_some(ran.process));
+    let count = all.len() + killed.len();
+    let are_apart = arguments.each || count <= MAX_APART;
+    // A summary states that its process has executed a program without a report.
+    let states_executed = are_apart && !arguments.json && !arguments.quiet;
+    let named: HashSet<Id> = numbers
+        .filter(|numbers| states_executed || numbers.ending != EXECUTED)
+        .map(Numbers::id)
+        .chain(is_missing.then(|| ran.id()))
+        .collect();
+    // A process that goes on is named elsewhere.
+    let lines = roll.lines(|id| !named.contains(&id) && !going_on::is_going_on(id, reports));
+    if !arguments.quiet {
+        lines.iter().for_each(|line| say(line));
+    }
     let is_wanted = |numbers: &Numbers| is_wanted(arguments, numbers, ran);
-    all.retain(is_wanted);
+    let each = all.iter().chain(killed.iter().map(|of| &of.numbers));
+    let excluded = excluded(each, arguments);
     killed.retain(|killed| is_wanted(&killed.numbers));
+    all.retain(is_wanted);
+    if count > 0 && all.is_empty() && killed.is_empty() && !arguments.quiet {
+        say(&excluded);
+    }
     let mut verdicts = Verdicts {
         ran,
         known: HashMap::new(),
@@ -109,6 +128,7 @@ fn report_ended(
         arguments,
         out,
         reports: &files,
+        roll: &roll,
         ran,
     };
     for killed in &killed {
@@ -116,7 +136,7 @@ fn report_ended(
     }
     if arguments.each || all.len() + killed.len() <= MAX_APART {
         for numbers in all {
-            let profiles = output.profiles(&[numbers.process]);
+            let profiles = output.profiles(&[numbers.id()]);
             output.put(&Process { numbers, profiles }, &mut verdicts, record);
         }
         for killed in killed {
@@ -141,14 +161,14 @@ fn report_ended(
     let more = groups.len().saturating_sub(MAX_PROGRAMS);
     for group in groups.into_iter().take(MAX_PROGRAMS) {
         let profiles = if group.was_killed() {
-            let members = killed.iter().filter(|of| group.has(of.numbers.process));
+            let members = killed.iter().filter(|of| group.has(of.numbers.id()));
             output.if_wanted(|| profiles::sum(members.map(Killed::profiles)))
         } else {
             output.profiles(&group.processes())
         };
         let files = output.put_group(&group, profiles, &mut verdicts, record);
         if output.is_kept() {
-            let members = numbers.iter().filter(|of| group.has(of.process));
+            let members = numbers.iter().filter(|of| group.has(of.id()));
             record
                 .processes
                 .extend(members.map(|numbers| line(numbers, &files)));
@@ -165,7 +185,7 @@ fn report_ended(
 
 /// Returns whether the options select a process.
 fn is_wanted(arguments: &RunArguments, numbers: &Numbers, ran: &Ran) -> bool {
-    let peak = match numbers.process == ran.process {
+    let peak = match numbers.id() == ran.id() {
         true => ran.peak(numbers),
         false => numbers.peak_resident,
     };
@@ -187,7 +207,7 @@ impl Verdicts<'_> {
     fn of(&mut self, numbers: &Numbers) -> Option<&Unseen> {
         let (file, executed) = (Path::new(&numbers.program), &self.ran.program);
         // The program may have removed its file.
-        let is_program = numbers.process == self.ran.process;
+        let is_program = numbers.id() == self.ran.id();
         let is_executed = file == executed.path || (is_program && !file.exists());
         let known = self.known.entry(numbers.program.clone());
         let unseen = known.or_insert_with(|| match is_executed {
@@ -203,6 +223,7 @@ struct Output<'a> {
     arguments: &'a RunArguments,
     out: Option<&'a Directory>,
     reports: &'a ReportFiles,
+    roll: &'a Roll,
     ran: &'a Ran,
 }
 
@@ -224,7 +245,7 @@ impl Output<'_> {
         self.out.is_some() || self.arguments.diff.is_some()
     }
 
-    fn profiles(&self, processes: &[u32]) -> Profiles {
+    fn profiles(&self, processes: &[Id]) -> Profiles {
         let names = match self.is_kept() {
             true => Names::WithLines,
             false => Names::Only,
@@ -233,8 +254,8 @@ impl Output<'_> {
     }
 
     /// Returns the program's end, for a report of the program itself.
-    fn ran(&self, process: u32) -> Option<&Ran> {
-        (process == self.ran.process).then_some(self.ran)
+    fn ran(&self, process: Id) -> Option<&Ran> {
+        (process == self.ran.id()).then_some(self.ran)
     }
 
     /// Keeps the post-mortem file of a killed process.
@@ -242,10 +263,10 @@ impl Output<'_> {
         let Some(out) = self.out else {
             return;
         };
-        let process = killed.numbers.process;
+        let process = killed.numbers.id();
         let stem = match self.ran(process) {
             Some(_) => "program".to_owned(),
-            None => process.to_string(),
+            None => process.file_name(),
         };
         let name = format!("{stem}.{}", killed::EXTENSION);
         keep(out, &name, &|file| killed.copy_file(file));
@@ -253,7 +274,7 @@ impl Output<'_> {
 
     /// Writes the numbers of all processes, those of the program first. Returns them with their sites.
     fn keep_numbers(&self, record: &mut Record) -> Record {
-        let is_other = |line: &Value| line["process"] != self.ran.process;
+        let is_other = |line: &Value| line["process"] != self.ran.process || line["namespace"] != 0;
         record.processes.sort_by_key(is_other);
         if let Some(out) = self.out {
             keep(out, groups::FILE, &|file| {
@@ -268,10 +289,10 @@ impl Output<'_> {
     /// the program begin with the process id.
     fn put(&self, process: &Process, verdicts: &mut Verdicts<'_>, record: &mut Record) {
         let numbers = &process.numbers;
-        let ran = self.ran(numbers.process);
+        let ran = self.ran(numbers.id());
         let prefix = match ran {
             Some(_) => String::new(),
-            None => format!("{}.", numbers.process),
+            None => format!("{}.", numbers.id().file_name()),
         };
         self.record(record, &process.profiles);
         let files = files(&prefix, &process.profiles);
@@ -289,7 +310,7 @@ impl Output<'_> {
             return;
         }
         let unseen = verdicts.of(numbers);
-        let mut text = summary::text(process, ran, unseen, self.arguments.sites);
+        let mut text = summary::text(process, ran, unseen, self.roll, self.arguments.sites);
         if let Some(ran) = ran.filter(|_| self.arguments.timeline) {
             text.push_str(&resident::timeline(&ran.course));
         }
@@ -306,9 +327,7 @@ impl Output<'_> {
         verdicts: &mut Verdicts<'_>,
         record: &mut Record,
     ) -> Vec<String> {
-        let ran = self
-            .ran(self.ran.process)
-            .filter(|ran| group.has(ran.process));
+        let ran = self.ran(self.ran.id()).filter(|ran| group.has(ran.id()));
         let prefix = match ran {
             Some(_) => String::new(),
             None => format!("{}.", group.file_name()),
@@ -336,7 +355,7 @@ impl Output<'_> {
     /// Prints the numbers of a process as one line of JSON.
     fn put_json(&self, numbers: &Numbers, verdicts: &mut Verdicts<'_>) {
         let mut line = json(numbers);
-        if let Some(ran) = self.ran(numbers.process) {
+        if let Some(ran) = self.ran(numbers.id()) {
             line["how"] = ran.ended.how().into();
             line["user_seconds"] = ran.ended.user.as_secs_f64().into();
             line["system_seconds"] = ran.ended.system.as_secs_f64().into();
@@ -386,28 +405,34 @@ fn keep(out: &Directory, name: &str, write: &dyn Fn(&mut File) -> io::Result<()>
     }
 }
 
-/// Why a process could write no report.
-const TOO_LARGE: &str = "its limit on the size of files (RLIMIT_FSIZE, ulimit -f) or of its memory (RLIMIT_AS, ulimit -v) is too low";
-
-/// Names the processes that could write no report, except the one that was named.
-fn say_limited(files: &ReportFiles, named: Option<u32>) {
-    let mut others = files
-        .limited
+/// Returns why no process of those that reported is shown.
+fn excluded<'a>(all: impl Iterator<Item = &'a Numbers>, arguments: &RunArguments) -> String {
+    let mut names: Vec<String> = all.map(|of| plain(of.name()).into_owned()).collect();
+    let count = groups::processes(names.len());
+    names.sort_unstable();
+    names.dedup();
+    let more = match names.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.truncate(MAX_NAMED);
+    let only = arguments
+        .only
         .iter()
-        .filter(|&&process| Some(process) != named);
-    if let Some(first) = others.next() {
-        let more = match others.count() {
-            0 => String::new(),
-            more => format!(", and of {more} more"),
-        };
-        say(&format!(
-            "plimsoll: no report of process {first}{more}: {TOO_LARGE}"
-        ));
-    }
+        .map(|only| format!("--only {}", plain(only)));
+    let min_peak =
+        (arguments.min_peak != "0").then(|| format!("--min-peak {}", plain(&arguments.min_peak)));
+    let options: Vec<String> = only.chain(min_peak).collect();
+    format!(
+        "plimsoll: {} selects none of {count}: {}{more}",
+        options.join(" with "),
+        names.join(", ")
+    )
 }
 
-fn why_none(ended: &Ended) -> &'static str {
-    match ended.signal() {
+/// Returns why the program has no report.
+fn why_none(ended: &Ended, roll: &Roll, program: Id) -> String {
+    let why = match ended.signal() {
         Some(libc::SIGKILL) => {
             "no program can handle that signal; --postmortem keeps the counts up to it"
         }
@@ -415,6 +440,15 @@ fn why_none(ended: &Ended) -> &'static str {
         None if filter::ends_processes() => {
             "a system call filter (seccomp) that plimsoll was started with forbids calls that it makes"
         }
-        None => "the library was not loaded, or could not write the report",
-    }
+        None => {
+            // With such a limit, the command cannot create the roll.
+            let is_limited = getrlimit(Resource::Fsize).current.is_some();
+            let unknown = if is_limited { TOO_LARGE } else { NOT_LOADED };
+            return roll.reason(program).unwrap_or_else(|| unknown.to_owned());
+        }
+    };
+    why.to_owned()
 }
+
+/// Why a program that has not entered the roll has no report.
+const NOT_LOADED: &str = "the library was not loaded, or could not write the report";

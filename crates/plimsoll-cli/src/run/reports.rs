@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use super::directory::Directory;
+use super::roll;
 use crate::failure::Failure;
 
 /// The beginning of the names of these directories.
@@ -26,7 +27,8 @@ pub(super) struct Reports {
 impl Reports {
     /// Creates a directory for the reports: in memory if `in_memory`, in the directory for temporary files,
     /// or in `/tmp` if other users can redirect the path of the former.
-    pub(super) fn new(in_memory: bool) -> Result<Self, Failure> {
+    /// With `children`, many processes report.
+    pub(super) fn new(in_memory: bool, children: bool) -> Result<Self, Failure> {
         let mut tried = Vec::new();
         let memory = in_memory.then(directory_in_memory).flatten();
         if let Some(memory) = &memory {
@@ -35,7 +37,11 @@ impl Reports {
         let directories = [std::env::temp_dir(), "/tmp".into()];
         for directory in memory.into_iter().chain(directories) {
             match Self::in_directory(&directory) {
-                Ok(reports) => return Ok(reports),
+                Ok(reports) => {
+                    // A file system without the call has no roll.
+                    let _ = roll::create(&reports.directory, children);
+                    return Ok(reports);
+                }
                 Err(error) => tried.push(format!("{}: {error}", directory.display())),
             }
         }

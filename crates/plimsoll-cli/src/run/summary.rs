@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::lists::{Basis, LISTS, List};
-use super::numbers::Numbers;
+use super::numbers::{EXECUTED, Numbers};
 use super::ran::Ran;
+use super::roll::Roll;
 use super::short_name::shortened;
 use super::sites::{self, Estimate, Site};
 use super::temporary;
@@ -21,10 +22,16 @@ pub struct Process {
 }
 
 /// Returns the summary of a process. `ran` is present for the program itself.
-pub fn text(process: &Process, ran: Option<&Ran>, unseen: Option<&Unseen>, sites: usize) -> String {
+pub fn text(
+    process: &Process,
+    ran: Option<&Ran>,
+    unseen: Option<&Unseen>,
+    roll: &Roll,
+    sites: usize,
+) -> String {
     let mut to = String::new();
     // Writing to a string does not fail.
-    let _ = head(&mut to, process, ran, unseen);
+    let _ = head(&mut to, process, ran, unseen, roll);
     put_lists(&mut to, process, sites);
     to
 }
@@ -41,6 +48,7 @@ fn head(
     process: &Process,
     ran: Option<&Ran>,
     unseen: Option<&Unseen>,
+    roll: &Roll,
 ) -> std::fmt::Result {
     let numbers = &process.numbers;
     let ended = ran.map(|ran| &ran.ended);
@@ -52,14 +60,12 @@ fn head(
     writeln!(
         to,
         "plimsoll: {program} (process {}) {how} after {}",
-        numbers.process,
+        numbers.id(),
         seconds(numbers.seconds)
     )?;
-    if numbers.ending == "exec" {
-        writeln!(
-            to,
-            "  note       the process executed another program, which wrote no report"
-        )?;
+    if numbers.ending == EXECUTED {
+        let executed = roll.executed(numbers.id());
+        writeln!(to, "  note       the process executed {executed}")?;
     }
     if numbers.was_killed() {
         writeln!(

@@ -6,6 +6,8 @@
 
 use std::fs;
 
+use super::numbers::Id;
+
 /// The users of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Users {
@@ -32,15 +34,16 @@ impl Users {
     }
 
     /// Returns whether a file of a user may be the report of a process. The users of another process than the
-    /// program are known only while it lives.
-    pub fn may_report(&self, user: u32, process: u32) -> bool {
+    /// program are known only while it lives, and in the namespace of this command.
+    pub fn may_report(&self, user: u32, process: Id) -> bool {
         if self.is_own(user) {
             return true;
         }
-        if process == self.program {
+        if process == Id::here(self.program) {
             return self.of_program.contains(&user);
         }
-        users_of(process).is_none_or(|users| users.contains(&user))
+        process.namespace != 0
+            || users_of(process.process).is_none_or(|users| users.contains(&user))
     }
 }
 
@@ -66,12 +69,13 @@ mod tests {
     #[test]
     fn another_user_reports_only_on_processes_of_its_own() {
         const OTHER: u32 = 12_345;
-        let program = std::process::id();
-        let mut users = Users::at_end_of(program);
-        assert!(users.may_report(users.own, program) && users.may_report(users.own, 1));
-        assert!(!users.may_report(OTHER, program) && !users.may_report(OTHER, 1));
+        let program = Id::here(std::process::id());
+        let first = Id::here(1);
+        let mut users = Users::at_end_of(program.process);
+        assert!(users.may_report(users.own, program) && users.may_report(users.own, first));
+        assert!(!users.may_report(OTHER, program) && !users.may_report(OTHER, first));
         // No process has this number.
-        assert!(users.may_report(OTHER, u32::MAX));
+        assert!(users.may_report(OTHER, Id::here(u32::MAX)));
         users.of_program = vec![0, OTHER];
         assert!(users.may_report(OTHER, program));
     }

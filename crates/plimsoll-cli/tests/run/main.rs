@@ -23,6 +23,7 @@ mod many;
 mod mappings;
 mod maximum;
 mod memory;
+mod missing;
 mod pages;
 #[path = "../port/mod.rs"]
 mod port;

@@ -15,6 +15,7 @@ mod confined;
 mod inherited;
 mod maximum;
 mod report;
+mod roll;
 mod shared_file;
 mod wall;
 
@@ -22,7 +23,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -156,8 +157,11 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
         confined: before_confinement,
         ends: before_raw_end,
     });
-    let _ = DIRECTORY.set(directory);
     PROCESS.store(own_process(), Ordering::Relaxed);
+    IS_REPORTER.prepare();
+    IS_REPORTER.store(1, Ordering::Relaxed);
+    roll::open(&directory);
+    let _ = DIRECTORY.set(directory);
     report::begin();
     maximum::begin();
     notice_end_of_first();
@@ -181,8 +185,8 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     }
 }
 
-/// Whether this process is the one that reports, once a filter forbids to ask for its number: the system clears it in
-/// children.
+/// Whether this process is the one that reports. The system clears it in children, whose numbers may be that of their
+/// parent in another namespace, and which cannot ask for them under a filter.
 static IS_REPORTER: Forgotten<AtomicU32> = Forgotten::new(AtomicU32::new(0));
 
 /// The end of Plimsoll's threads before a filter takes at most so long.
@@ -209,6 +213,7 @@ pub fn before_confinement() {
         let _counting = Counting::begin();
         let _blocked = BlockedSignals::new();
         let _own = internal_scope::scope();
+        report::program();
         // Without the file, the process has no report if it cannot write one.
         let _ = confined::prepare(directory);
     }
@@ -220,8 +225,6 @@ fn before_filter(allowed: &Calls) -> Calls {
     internal_thread::end_all(PATIENCE);
     if reports() {
         before_confinement();
-        IS_REPORTER.prepare();
-        IS_REPORTER.store(1, Ordering::Relaxed);
         symbol::remember_objects();
         report::before_filter();
         // Without them, the heap may be full.
@@ -297,12 +300,18 @@ fn after_fork_in_child() {
     maximum::end_in_child();
     confined::after_fork_in_child();
     // The child of a process with a filter has the filter, and no place for a report.
-    if !CHILDREN.load(Ordering::Relaxed) || filter::is_restricted() {
+    let follows = CHILDREN.load(Ordering::Relaxed);
+    let reports = follows && !filter::is_restricted();
+    if follows {
+        roll::after_fork_in_child(reports);
+    }
+    if !reports {
         sampler::set_rate(0);
         alloc_thread::draw_anew();
         return;
     }
     PROCESS.store(own_process(), Ordering::Relaxed);
+    IS_REPORTER.store(1, Ordering::Relaxed);
     let _counting = Counting::begin();
     let _own = internal_scope::scope();
     report::begin();
@@ -363,6 +372,14 @@ fn put_whole(
 fn create(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Returns whether a file exists and belongs to another user than the effective one of this process.
+fn belongs_to_another(path: &Path) -> bool {
+    // SAFETY: the call has no arguments and does not fail.
+    let user = unsafe { libc::geteuid() };
+    path.symlink_metadata()
+        .is_ok_and(|found| found.uid() != user)
 }
 
 fn own_process() -> i32 {
@@ -453,24 +470,68 @@ fn end_if_no_thread_is_left() {
 /// Returns whether this process reports. The child of a `vfork` does not: it shares its parent's memory.
 pub fn reports() -> bool {
     let process = PROCESS.load(Ordering::Relaxed);
+    let is_known = IS_REPORTER.is_forgotten();
+    let is_copy = is_known && IS_REPORTER.load(Ordering::Relaxed) == 0;
     let is_reporter = match filter::is_restricted() {
-        true => {
-            process != 0 && IS_REPORTER.load(Ordering::Relaxed) != 0 && IS_REPORTER.is_forgotten()
-        }
+        true => process != 0 && is_known,
         false => process == own_process(),
     };
     // Last: a child by `clone` in its parent's memory may have no storage for threads.
-    is_reporter && !alloc_thread::is_lent()
+    is_reporter && !is_copy && !alloc_thread::is_lent()
 }
 
 /// Writes the report, in place of an earlier one. `ending` is a word for the cause of the end, such
-/// as `exit`. Does nothing in a process that does not report. Blocks the thread's signals meanwhile, because a
+/// as `exit`. In a process that does not report, only notes that. Blocks the thread's signals meanwhile, because a
 /// signal handler may fork.
 pub fn report(ending: &str) {
     if reports() {
         let _blocked = BlockedSignals::new();
         report_blocked(ending);
+    } else if follows_children() {
+        roll::child_ends(IS_REPORTER.load(Ordering::Relaxed) != 0 || !IS_REPORTER.is_forgotten());
     }
+}
+
+/// Returns whether processes that are forked from this one report as well.
+fn follows_children() -> bool {
+    DIRECTORY.get().is_some() && CHILDREN.load(Ordering::Relaxed)
+}
+
+/// Why a program that is executed cannot report, as an error number of the system; 0 if it can.
+pub type Obstacle = i32;
+
+/// Reports before the process executes the program of that name.
+pub fn report_execution(name: &[u8], obstacle: Obstacle) {
+    report("exec");
+    roll::executes(
+        PROCESS.load(Ordering::Relaxed).unsigned_abs(),
+        name,
+        obstacle,
+    );
+}
+
+/// Notes that the execution failed.
+pub fn note_failed_execution() {
+    roll::stays();
+}
+
+/// Notes that a child that does not report executes the program of that name. Takes no memory but the stack's.
+pub fn note_execution_in_child(name: &[u8], obstacle: Obstacle) {
+    if follows_children() {
+        roll::child_executes(name, obstacle);
+    }
+}
+
+/// Notes that this process has started another one with the program of that name.
+pub fn note_spawned(process: u32, name: &[u8]) {
+    if reports() && follows_children() {
+        roll::spawned(process, name);
+    }
+}
+
+/// Notes that children may be in another namespace.
+pub fn note_namespace() {
+    roll::may_change_namespace();
 }
 
 /// Does the same in the handler of a signal that ends the process, such as `SIGTERM`. The caller has blocked all

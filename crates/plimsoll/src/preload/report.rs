@@ -6,6 +6,7 @@
 //! that forked children share: see [`super::shared_file`]. In a piece, the profiles share their tables, which
 //! are another part: they have most stacks in common, and are shorter than their tables.
 
+use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -21,7 +22,7 @@ use plimsoll_sys::os::{self, clock, filter};
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
 use super::inherited::{self, Counted, Inherited, Live};
-use super::{arguments, confined, maximum, shared_file, wall};
+use super::{arguments, confined, maximum, roll, shared_file, wall};
 use crate::alloc::malloc::{self, UnderlyingKind};
 use crate::export;
 use crate::internal_heap;
@@ -89,14 +90,18 @@ const NUMBERS_HEAP: usize = 256 << 10;
 /// The name of a part without content that takes the place of the profiles, if the report is limited to its numbers.
 const CUT: &str = "cut";
 
-/// Writes everything; parts that cannot be written are missing.
+/// Writes everything; parts that cannot be written are missing. The roll states whether that succeeded.
 pub(super) fn write(directory: &Path, ending: &str) {
+    roll::note(&write_all_parts(directory, ending));
+}
+
+fn write_all_parts(directory: &Path, ending: &str) -> io::Result<()> {
     let process = process_id();
     let is_restricted = filter::is_restricted();
     // A process at the limit of its memory may have none for profiles.
     let has_profiles = is_restricted || internal_heap::has_room(PROFILES_HEAP + 2 * TABLE.bytes());
     if !has_profiles && !internal_heap::has_room(NUMBERS_HEAP) {
-        return note_limited(directory, process);
+        return Err(io::ErrorKind::OutOfMemory.into());
     }
     let inherited = inherited::get();
     // Read before the profiles, to exclude their memory. The numbers of mappings are the sums of
@@ -149,15 +154,16 @@ pub(super) fn write(directory: &Path, ending: &str) {
         let parts: Vec<Part> = parts.collect();
         let parts = parts.iter().chain([&numbers]);
         let pieces: Vec<&[u8]> = parts.flat_map(Part::pieces).collect();
-        if !has_profiles || !confined::write(&pieces) {
-            confined::write(&without_profiles);
-        }
-        return;
+        let is_written =
+            has_profiles && confined::write(&pieces) || confined::write(&without_profiles);
+        return match is_written {
+            true => Ok(()),
+            false => Err(io::ErrorKind::FileTooLarge.into()),
+        };
     }
     if !has_profiles {
-        return write_limited(directory, process, &without_profiles);
+        return write_numbers(directory, ending, &without_profiles);
     }
-    let own_name = format!("{process}.report");
     // The report of a program that the process executes has the same process number, and replaces this.
     if inherited.is_some() && ending != "exec" {
         let (profiles, tables) = export::sharing_pprof(plain);
@@ -166,19 +172,18 @@ pub(super) fn write(directory: &Path, ending: &str) {
         let parts: Vec<Part> = parts.map(Part::new).collect();
         let parts = parts.iter().chain([&numbers]);
         let pieces: Vec<&[u8]> = parts.flat_map(Part::pieces).collect();
-        if shared_file::append(directory, process, &pieces).is_err() {
-            let written = super::put(directory, &own_name, |mut file| {
-                write_all(&mut file, &pieces)
-            });
-            if is_too_large(&written) {
-                write_limited(directory, process, &without_profiles);
-            }
+        if shared_file::append(directory, process, &pieces).is_ok() {
+            return Ok(());
         }
-        return;
+        let written = put(directory, ending, |mut file| write_all(&mut file, &pieces));
+        return match is_too_large(&written) {
+            true => write_numbers(directory, ending, &without_profiles),
+            false => written,
+        };
     }
     // Part by part, because profiles may be large.
     let parts = names.zip(export::plain_pprof(plain)).map(Part::new);
-    let written = super::put(directory, &own_name, |file| {
+    let written = put(directory, ending, |file| {
         let mut file = BufWriter::new(file);
         for part in parts {
             write_all(&mut file, &part.pieces())?;
@@ -186,26 +191,40 @@ pub(super) fn write(directory: &Path, ending: &str) {
         write_all(&mut file, &numbers.pieces())?;
         file.flush()
     });
-    if is_too_large(&written) {
-        write_limited(directory, process, &without_profiles);
+    match is_too_large(&written) {
+        true => write_numbers(directory, ending, &without_profiles),
+        false => written,
     }
 }
 
-/// Writes a report without its profiles, because the whole report exceeds the limit on the size of files. If the
-/// numbers alone exceed it too, an empty file notes that.
-fn write_limited(directory: &Path, process: u32, without_profiles: &[&[u8]]) {
-    let own_name = format!("{process}.report");
-    let written = super::put(directory, &own_name, |mut file| {
+/// Writes the file of this program. The number of the namespace and the time of the start distinguish processes of equal
+/// numbers. A report before an execution has a name that the executed program removes with its own report. If that file
+/// belongs to another user, which the process was before, it stays.
+fn put(
+    directory: &Path,
+    ending: &str,
+    write: impl FnOnce(File) -> io::Result<()>,
+) -> io::Result<()> {
+    let stem = format!("{}-{}", process_id(), roll::namespace());
+    let began = BEGAN.load(Ordering::Relaxed);
+    let before = format!("{stem}.exec");
+    if ending == "exec" {
+        return match super::belongs_to_another(&directory.join(&before)) {
+            true => super::put(directory, &format!("{stem}-{began}.exec"), write),
+            false => super::put(directory, &before, write),
+        };
+    }
+    super::put(directory, &format!("{stem}-{began}.report"), write)?;
+    // Usually, the process has executed no program before.
+    let _ = std::fs::remove_file(directory.join(before));
+    Ok(())
+}
+
+/// Writes a report without its profiles, because the limit on the size of files is below that of the whole one.
+fn write_numbers(directory: &Path, ending: &str, without_profiles: &[&[u8]]) -> io::Result<()> {
+    put(directory, ending, |mut file| {
         write_all(&mut file, without_profiles)
-    });
-    if is_too_large(&written) {
-        note_limited(directory, process);
-    }
-}
-
-/// Notes by an empty file that the process could not write a report.
-fn note_limited(directory: &Path, process: u32) {
-    let _ = super::put(directory, &format!("{process}.limited"), |_| Ok(()));
+    })
 }
 
 fn write_all(to: &mut impl io::Write, pieces: &[&[u8]]) -> io::Result<()> {
@@ -304,6 +323,7 @@ fn numbers(
         to.numbers("inherited", &[live.objects, live.bytes]);
     }
     to.number("process", process_id().into());
+    to.number("namespace", roll::namespace());
     if let Some(limit) = region::address_space_limit() {
         to.number("address_space_limit", limit as u64);
     }
