@@ -449,10 +449,15 @@ fn mappings_of_the_program_are_attributed_to_it() {
 }
 
 /// An allocator of the program that maps its memory by the interposed functions. Its blocks in use
-/// are not counted twice.
+/// are not counted twice. As mimalloc does, it may have the C library's other names for its functions.
 #[test]
 fn mappings_of_another_allocator_belong_to_the_heap() {
-    let scene = Scene::new("mapping-allocator");
+    mappings_belong_to_the_heap("mapping-allocator", &[]);
+    mappings_belong_to_the_heap("mapping-aliases", &["-DALIASES"]);
+}
+
+fn mappings_belong_to_the_heap(name: &str, options: &[&str]) {
+    let scene = Scene::new(name);
     let library = scene.compile(
         "cc",
         "liballocates.so",
@@ -489,9 +494,14 @@ fn mappings_of_another_allocator_belong_to_the_heap() {
             int posix_memalign(void **to, size_t align, size_t size) { *to = memalign(align, size); return 0; }
             void *aligned_alloc(size_t align, size_t size) { return memalign(align, size); }
             void free(void *block) {}
+            #ifdef ALIASES
+            void *__libc_malloc(size_t size) __attribute__((alias("malloc")));
+            void *__libc_memalign(size_t align, size_t size) __attribute__((alias("memalign")));
+            void __libc_free(void *block) __attribute__((alias("free")));
+            #endif
             "#
         ),
-        &["-shared", "-fPIC", "-pthread"],
+        &[&["-shared", "-fPIC", "-pthread"], options].concat(),
     );
     let program = scene.compile(
         "cc",

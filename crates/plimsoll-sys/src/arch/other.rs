@@ -1,6 +1,11 @@
 //! Every other processor and system: through the C library, or not at all.
 
+use std::ffi::CStr;
+
 use super::ControlBlock;
+
+/// The version of the oldest functions of the GNU C library; not known here.
+pub const FIRST_GLIBC_VERSION: &CStr = c"";
 
 /// No counter is trusted.
 pub const CLOCK_SOURCE: &str = "";

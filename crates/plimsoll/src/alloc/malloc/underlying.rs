@@ -6,6 +6,7 @@
 
 use std::ffi::{CStr, c_void};
 
+use plimsoll_sys::arch::FIRST_GLIBC_VERSION;
 use plimsoll_sys::os::loader::Exported;
 use plimsoll_sys::primitives::{AtomicPtr, AtomicU8, Ordering};
 use plimsoll_sys::redirect::Image;
@@ -332,9 +333,21 @@ fn precedes_this(malloc: *const c_void) -> bool {
     object_of(malloc) != object_of(this) && is_defined()
 }
 
-/// Returns whether `malloc` is the C library's, which also exports it under another name.
+/// Returns whether `malloc` is the C library's, which also exports it under another name. Allocators such as
+/// mimalloc have functions of both names; only the C library's have its version.
 fn is_libcs(malloc: *mut ()) -> bool {
-    malloc == __libc_malloc as *mut ()
+    if malloc != __libc_malloc as *mut () {
+        return false;
+    }
+    // SAFETY: looks a function up by two names that end with a zero.
+    let libcs = unsafe {
+        libc::dlvsym(
+            libc::RTLD_NEXT,
+            c"malloc".as_ptr(),
+            FIRST_GLIBC_VERSION.as_ptr(),
+        )
+    };
+    libcs.is_null() || libcs.cast() == malloc
 }
 
 /// Looks the functions up if that was not done yet. Returns whether they are known; false if this
