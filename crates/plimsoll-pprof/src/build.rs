@@ -93,6 +93,7 @@ pub(crate) struct RawMapping {
     pub(crate) offset: u64,
     pub(crate) file: u64,
     pub(crate) build_id: u64,
+    pub(crate) has_functions: bool,
 }
 
 impl Builder {
@@ -182,6 +183,7 @@ impl Builder {
             offset: raw.offset,
             file: self.seen_string(raw.file),
             build_id: self.seen_string(raw.build_id),
+            has_functions: raw.has_functions,
         };
         self.profile.mappings.push(mapping);
         self.check_size()

@@ -268,7 +268,7 @@ impl Dump {
                 limit: library.limit,
                 offset: library.offset,
                 file,
-                build_id: 0,
+                ..RawMapping::default()
             })?;
         }
         for (index, &address) in self.addresses.iter().enumerate() {

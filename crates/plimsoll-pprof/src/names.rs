@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use plimsoll_symbolize::Detail;
 use plimsoll_symbolize::offline::{self, DebugFiles, Frame, MappedCode};
+use plimsoll_symbolize::{Detail, is_placeholder};
 
 use crate::ids::{FunctionId, LocationId, StringId};
 use crate::profile::{Function, Line, Profile, StoredLocation};
@@ -39,27 +39,35 @@ fn find_names(
     }
     let mut names: Vec<Names> = profiles.iter().map(|_| Names::default()).collect();
     let mut found: Vec<HashMap<LocationId, Vec<Line>>> = vec![HashMap::new(); profiles.len()];
+    let mut count = 0;
     for Group { mapped, places, .. } in groups {
         let addresses: Vec<u64> = places.keys().copied().collect();
-        offline::symbolize(&mapped, &addresses, detail, files, |at, frames| {
-            for &(profile, location) in &places[&addresses[at]] {
-                let names = &mut names[profile];
-                let lines = frames
-                    .iter()
-                    .map(|frame| names.line(profiles[profile], frame));
-                found[profile].insert(location, lines.collect());
-            }
-        });
+        offline::symbolize(
+            &mapped,
+            &addresses,
+            detail,
+            files,
+            |at, frames, is_named| {
+                for &(profile, location) in &places[&addresses[at]] {
+                    count += usize::from(is_named);
+                    let names = &mut names[profile];
+                    let lines = frames
+                        .iter()
+                        .map(|frame| names.line(profiles[profile], frame));
+                    found[profile].insert(location, lines.collect());
+                }
+            },
+        );
     }
     for (profile, found) in profiles.iter_mut().zip(&found) {
         if !found.is_empty() {
             profile.set_lines(found);
         }
     }
-    found.iter().map(HashMap::len).sum()
+    count
 }
 
-/// Locations without lines, and the mappings of their profile.
+/// Locations without names, and the mappings of their profile.
 struct Nameless {
     locations: Vec<LocationId>,
     mapped: Vec<MappedCode>,
@@ -107,9 +115,10 @@ impl Group {
 }
 
 impl Profile {
-    /// Resolves names of locations without lines, from the files that the profile lists as mapped.
+    /// Resolves names of locations without functions, from the files that the profile lists as mapped.
     /// If the profile contains build ids, a file is used only if its build id matches. Returns the
-    /// number of locations that received names. For a large program, this takes some tenths of a
+    /// number of locations that received names. A location in a file without its name receives a
+    /// placeholder of module and offset, and counts as nameless. For a large program, this takes some tenths of a
     /// second with lines and inlined calls, and some milliseconds without.
     pub fn find_names(&mut self, with_lines: bool) -> usize {
         find_names_of_all(&mut [self], with_lines)
@@ -127,13 +136,28 @@ impl Profile {
             .map_or(0, |nameless| nameless.locations.len())
     }
 
-    /// Returns the locations without lines in mapped files, with the mappings. `None` if there are none.
+    /// Returns whether a location has no lines, or a placeholder for an unknown function.
+    fn is_nameless(&self, id: LocationId) -> bool {
+        let location = self.location(id);
+        let [line] = location.lines else {
+            return location.lines.is_empty();
+        };
+        let (Some(function), Some(mapping)) = (line.function, location.mapping) else {
+            return false;
+        };
+        let function = self.function(function);
+        let name = self.string(function.name);
+        self.string(function.file).is_empty()
+            && is_placeholder(name, self.string(self.mapping(mapping).file))
+    }
+
+    /// Returns the nameless locations in mapped files, with the mappings. `None` if there are none.
     fn nameless(&self) -> Option<Nameless> {
         let locations: Vec<LocationId> = self
             .location_ids()
             .filter(|&id| {
                 let location = self.location(id);
-                location.lines.is_empty() && location.mapping.is_some() && location.address != 0
+                self.is_nameless(id) && location.mapping.is_some() && location.address != 0
             })
             .collect();
         (!locations.is_empty()).then(|| Nameless {

@@ -60,6 +60,8 @@ pub struct Mapping {
     pub file: StringId,
     /// The build id, in hexadecimal digits or in another form that the writer chose.
     pub build_id: StringId,
+    /// Whether the writer looked up the names of its locations, also where it found none.
+    pub has_functions: bool,
 }
 
 /// A profile. See the documentation of the [crate].

@@ -365,6 +365,7 @@ impl Decoder {
                     field::mapping::FILE_OFFSET => mapping.offset = number,
                     field::mapping::FILENAME => mapping.file = number,
                     field::mapping::BUILD_ID => mapping.build_id = number,
+                    field::mapping::HAS_FUNCTIONS => mapping.has_functions = number != 0,
                     _ => {}
                 }
             }

@@ -224,6 +224,7 @@ impl Sum {
         let length = mapping.limit.saturating_sub(mapping.start);
         let key = (file, build_id, mapping.offset, length);
         if let Some(&known) = self.mappings.get(&key) {
+            self.profile.mappings[known as usize].has_functions &= mapping.has_functions;
             return known;
         }
         let all = &self.profile.mappings;
@@ -246,6 +247,7 @@ impl Sum {
             offset: mapping.offset,
             file,
             build_id,
+            has_functions: mapping.has_functions,
         });
         self.mappings.insert(key, index);
         index

@@ -46,7 +46,8 @@ impl Profile {
         compress(&self.encode(selects))
     }
 
-    /// Returns the information that all locations of each mapping have.
+    /// Returns the information that all locations of each mapping have. Functions also count as known where
+    /// the writer of the profile looked them up.
     fn information(&self) -> Vec<Information> {
         let mut all: Vec<Option<Information>> = vec![None; self.mappings.len()];
         for location in self.location_ids().map(|id| self.location(id)) {
@@ -65,7 +66,12 @@ impl Profile {
             let all = &mut all[mapping.index()];
             *all = Some(all.map_or(own, |all| all.and(own)));
         }
-        all.into_iter().map(Option::unwrap_or_default).collect()
+        let all = all.into_iter().map(Option::unwrap_or_default);
+        let all = all.zip(&self.mappings).map(|(own, mapping)| Information {
+            functions: own.functions || mapping.has_functions,
+            ..own
+        });
+        all.collect()
     }
 
     fn encode(&self, mut selects: impl FnMut(&Sample<'_>) -> bool) -> Vec<u8> {

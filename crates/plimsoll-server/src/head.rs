@@ -8,6 +8,9 @@ use crate::pages::Request;
 /// Maximum length of a request's head, in bytes.
 pub const LONGEST_HEAD: usize = 16 * 1024;
 
+/// Maximum length of a body that a page reads, in bytes: Go's tool sends some ten thousand addresses.
+pub const LONGEST_BODY: usize = 256 * 1024;
+
 /// Maximum number of header lines of a request.
 const MAX_HEADERS: usize = 100;
 
@@ -18,6 +21,17 @@ const NO_TOKEN: &str =
 /// sends single bytes costs little, and garbage is refused at once.
 const ALWAYS_PARSED: usize = 256;
 
+/// The head of a request.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// The request, without its body.
+    pub request: Request,
+    /// The length of the head, in bytes.
+    pub length: usize,
+    /// The header `Content-Length`; 0 without it, `None` if it is not a number or the body has no stated length.
+    pub body_length: Option<usize>,
+}
+
 /// Parses the head as far as it was received. The last `new` bytes have not been parsed before.
 /// Returns `None` if the head is incomplete.
 pub fn parse(
@@ -25,7 +39,7 @@ pub fn parse(
     new: usize,
     access: &Access,
     peer: Option<SocketAddr>,
-) -> Option<Result<Request, Refused>> {
+) -> Option<Result<Head, Refused>> {
     let is_full = head.len() >= LONGEST_HEAD;
     let has_line = head[head.len() - new..].contains(&b'\n');
     if !has_line && !is_full && head.len() > ALWAYS_PARSED {
@@ -36,7 +50,12 @@ pub fn parse(
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
         Ok(httparse::Status::Complete(length)) if length <= LONGEST_HEAD => {
-            Some(checked(&request, access, peer))
+            let checked = checked(&request, access, peer);
+            Some(checked.map(|checked| Head {
+                request: checked,
+                length,
+                body_length: body_length(&request),
+            }))
         }
         Ok(httparse::Status::Partial) if !is_full => None,
         Ok(_) | Err(httparse::Error::TooManyHeaders) => {
@@ -44,6 +63,24 @@ pub fn parse(
         }
         Err(_) => refuse(400, "Bad Request"),
     }
+}
+
+/// Returns the length of the body as the headers state it; `None` if they do not.
+fn body_length(parsed: &httparse::Request<'_, '_>) -> Option<usize> {
+    let mut length = None;
+    for header in parsed.headers.iter() {
+        if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            return None;
+        }
+        if header.name.eq_ignore_ascii_case("content-length") {
+            let digits = std::str::from_utf8(header.value).ok()?.trim();
+            if length.is_some() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+                return None;
+            }
+            length = Some(digits.parse().ok()?);
+        }
+    }
+    Some(length.unwrap_or(0))
 }
 
 /// Checks the origin of a request, and its token. Returns the parts that pages use.
@@ -91,6 +128,7 @@ fn checked(
         method: method.into(),
         path: path.into(),
         query: query.into(),
+        body: Vec::new(),
         accept: values("accept").collect::<Vec<_>>().join(","),
         host: authority.or(host).and_then(access::host_of),
         peer,
@@ -136,7 +174,8 @@ mod tests {
         let head = format!("{lines}\r\n\r\n");
         let access = Access::default();
         let parsed = parse(head.as_bytes(), head.len(), &access, None);
-        parsed.expect("it is complete").map_err(|refused| refused.0)
+        let parsed = parsed.expect("it is complete");
+        parsed.map(|head| head.request).map_err(|refused| refused.0)
     }
 
     #[test]
@@ -147,6 +186,29 @@ mod tests {
         assert_eq!(host(both).as_deref(), Some("127.0.0.2"));
         let header = "GET / HTTP/1.1\r\nhost:  LOCALHOST:6060 ";
         assert_eq!(host(header).as_deref(), Some("localhost"));
+    }
+
+    #[test]
+    fn the_length_of_a_body_is_one_number() {
+        let length = |lines: &str| {
+            let head = format!("POST / HTTP/1.1\r\n{lines}\r\n");
+            let access = Access::default();
+            let parsed = parse(head.as_bytes(), head.len(), &access, None);
+            let parsed = parsed.expect("it is complete").expect("it is allowed");
+            assert_eq!(parsed.length, head.len());
+            parsed.body_length
+        };
+        assert_eq!(length(""), Some(0));
+        assert_eq!(length("content-length: 12\r\n"), Some(12));
+        for lines in [
+            "Content-Length: +1\r\n",
+            "Content-Length: -1\r\n",
+            "Content-Length: 99999999999999999999999\r\n",
+            "Content-Length: 1\r\nContent-Length: 1\r\n",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+        ] {
+            assert_eq!(length(lines), None, "{lines}");
+        }
     }
 
     /// A value with a line end could become a header of the answer.

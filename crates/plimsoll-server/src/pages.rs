@@ -15,6 +15,8 @@ pub struct Request {
     pub path: String,
     /// The part of the target behind the `?`, with its escapes; or empty.
     pub query: String,
+    /// The body, if the page reads it.
+    pub body: Vec<u8>,
     /// The header `Accept`; several are joined by commas.
     pub accept: String,
     /// The host, without a port, by which the client reached the server: letters, digits and `.-_:[]%`.
@@ -51,8 +53,15 @@ pub trait Pages: Send + Sync + 'static {
     /// The first half of an answer that covers some time.
     type Pending: Send + 'static;
 
-    /// Returns the work of the answer to a request by `GET` or `HEAD`. Must return at once.
+    /// Returns the work of the answer to a request by `GET` or `HEAD`, or with a body that the page reads.
+    /// Must return at once.
     fn effort(&self, request: &Request) -> Effort;
+
+    /// Returns whether the answer depends on the request's body, which may have
+    /// [`LONGEST_BODY`](crate::head::LONGEST_BODY) bytes. Must return at once.
+    fn reads_body(&self, _request: &Request) -> bool {
+        false
+    }
 
     /// Computes the answer, or its first half. `cancelled` returns true once no client waits for it.
     fn begin(

@@ -11,5 +11,6 @@ mod symbol;
 
 pub use symbol::{
     Detail, Function, InterpretedFrame, Line, Location, Mapping, SearchedObjects, Symbols, Text,
-    Texts, each_rust_function, locate, offline, remember_objects, resolve, without_types,
+    Texts, each_rust_function, is_placeholder, locate, offline, remember_objects, resolve,
+    without_types,
 };

@@ -79,7 +79,13 @@ pub fn is_child() -> bool {
 
 /// Returns the command that runs the test `name` of this binary in another process, as [`run`] does.
 pub fn command(name: &str, settings: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("the test has a path"));
+    let program = std::env::current_exe().expect("the test has a path");
+    command_of(&program, name, settings)
+}
+
+/// Returns the command that runs the test `name` of a copy of this binary.
+pub fn command_of(program: &Path, name: &str, settings: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     // SAFETY: `signal` is async-signal-safe, so it may run between fork and exec. The calls are
     // needed because a shell makes its background jobs ignore these signals.
     unsafe {

@@ -129,7 +129,7 @@ fn look_up(profile: &Profile, wanted: &HashSet<LocationId>) -> HashMap<LocationI
         &addresses,
         Detail::Lines,
         &mut files,
-        |at, lines| {
+        |at, lines, _| {
             let outermost = lines.last();
             let position = outermost.and_then(|line| shown(line.file, line.line));
             found.insert(without[at], position);

@@ -13,7 +13,7 @@ use super::outgoing::Outgoing;
 use super::socket::Stream;
 use crate::access::{Access, Refused};
 use crate::answer::Answer;
-use crate::head;
+use crate::head::{self, Head, LONGEST_BODY};
 use crate::pages::{Effort, Request};
 
 /// Time limit for a client to send its request.
@@ -57,8 +57,13 @@ fn limit_buffer(stream: &Stream) {
 
 /// The state of a connection, named after the event for which it waits.
 pub(super) enum State<P> {
-    /// The rest of the request's head.
-    Reading { head: Vec<u8>, until: Instant },
+    /// The rest of the request's head, or of a body that the page reads.
+    Reading {
+        received: Vec<u8>,
+        /// The head, once it is complete.
+        head: Option<Head>,
+        until: Instant,
+    },
     /// A thread that computes the answer, or a place for it.
     Computing(Effort),
     /// The end of the time that a difference covers.
@@ -67,6 +72,15 @@ pub(super) enum State<P> {
     Writing(Outgoing),
     /// The end of the connection, which the client closes after reading the answer.
     Lingering { until: Instant },
+}
+
+/// Returns the length of the body of a request whose page reads it.
+fn body_length(head: &Head) -> Result<usize, Refused> {
+    match head.body_length {
+        None => Err((411, "Length Required".into())),
+        Some(length) if length > LONGEST_BODY => Err((413, "Content Too Large".into())),
+        Some(length) => Ok(length),
+    }
 }
 
 /// The reason why a request gets no page.
@@ -84,7 +98,8 @@ impl<P> Connection<P> {
             stream,
             peer,
             state: State::Reading {
-                head: Vec::new(),
+                received: Vec::new(),
+                head: None,
                 until: now + READ_TIME,
             },
             with_body: true,
@@ -127,9 +142,14 @@ impl<P> Connection<P> {
         }
     }
 
-    /// Reads the available bytes of the request. Returns `Ok(None)` if the request is incomplete.
-    pub(super) fn read_request(&mut self, access: &Access) -> Result<Option<Request>, End> {
-        let State::Reading { head, .. } = &mut self.state else {
+    /// Reads the available bytes of the request. Returns `Ok(None)` if the request is incomplete. Reads the
+    /// body if `reads_body` returns true for the request.
+    pub(super) fn read_request(
+        &mut self,
+        access: &Access,
+        reads_body: impl Fn(&Request) -> bool,
+    ) -> Result<Option<Request>, End> {
+        let State::Reading { received, head, .. } = &mut self.state else {
             return Ok(None);
         };
         let mut chunk = [0; 2048];
@@ -141,9 +161,22 @@ impl<P> Connection<P> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
                 Err(_) => return Err(End::Gone),
             };
-            head.extend_from_slice(&chunk[..read]);
-            if let Some(parsed) = head::parse(head, read, access, self.peer) {
-                return parsed.map(Some).map_err(End::Refused);
+            received.extend_from_slice(&chunk[..read]);
+            if head.is_none() {
+                let parsed = head::parse(received, read, access, self.peer).transpose();
+                *head = parsed.map_err(End::Refused)?;
+            }
+            let Some(head) = head else {
+                continue;
+            };
+            if !reads_body(&head.request) {
+                return Ok(Some(head.request.clone()));
+            }
+            let length = body_length(head).map_err(End::Refused)?;
+            if let Some(body) = received.get(head.length..head.length + length) {
+                let mut request = head.request.clone();
+                request.body = body.to_vec();
+                return Ok(Some(request));
             }
         }
         Ok(None)

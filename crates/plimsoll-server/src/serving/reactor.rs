@@ -196,7 +196,9 @@ impl<P: Pages> Reactor<P> {
         };
         let has_ended = events & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
         let goes_on = match &connection.state {
-            State::Reading { .. } => match connection.read_request(&self.access) {
+            State::Reading { .. } => match connection.read_request(&self.access, |request| {
+                self.workers.pages().reads_body(request)
+            }) {
                 Ok(None) => true,
                 Ok(Some(request)) => return self.queue(number, request, now),
                 Err(End::Gone) => false,
@@ -223,6 +225,7 @@ impl<P: Pages> Reactor<P> {
         connection.with_body = request.method != "HEAD";
         let effort = match &*request.method {
             "GET" | "HEAD" => self.workers.pages().effort(&request),
+            _ if self.workers.pages().reads_body(&request) => self.workers.pages().effort(&request),
             // Refused, whatever the path is.
             _ => Effort::Short,
         };

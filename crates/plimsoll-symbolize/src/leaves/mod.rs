@@ -73,8 +73,8 @@ pub fn visible(frames: &[usize], leaf: LeafRule, symbols: &Symbols) -> (usize, u
 
 fn lines(frame: usize, symbols: &Symbols) -> &[Line] {
     match symbols.location(frame) {
-        Some(location) => symbols.lines(location),
-        None => &[],
+        Some(location) if location.is_named => symbols.lines(location),
+        _ => &[],
     }
 }
 
@@ -90,7 +90,7 @@ fn functions<'a>(
             let text = |text| symbols.texts.get(text);
             (text(function.name), text(function.file))
         });
-        // A frame without a name counts as one line.
+        // A frame without a function counts as one line.
         let nameless = lines.is_empty().then_some(("", ""));
         names.chain(nameless)
     })

@@ -77,6 +77,7 @@ impl Symbols {
                     line: frame.line,
                 });
                 self.locations[at].lines = from..from + 1;
+                self.locations[at].is_named = true;
             });
         }
     }

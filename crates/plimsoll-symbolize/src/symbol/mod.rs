@@ -37,6 +37,7 @@ mod notes;
 mod objects;
 pub mod offline;
 mod os;
+mod placeholder;
 mod ranges;
 mod resolve;
 mod source;
@@ -52,6 +53,7 @@ use std::ops::Range;
 pub use functions::SearchedObjects;
 pub use interpreted::InterpretedFrame;
 pub use names::without_types;
+pub use placeholder::is_placeholder;
 pub use texts::{Text, Texts};
 
 /// The amount of information that is resolved for each address.
@@ -100,7 +102,9 @@ pub struct Mapping {
     pub file: String,
     /// The GNU build id in hexadecimal; empty if unknown.
     pub build_id: String,
-    /// Whether it contains locations, and each of them has lines. Each flag below implies this one.
+    /// Whether names were looked up for its locations. Each of them has lines then: an address without a
+    /// known function has a [placeholder](Location::is_named). Go's tool names all of a mapping again unless
+    /// this is set. Each flag below implies this one.
     pub has_functions: bool,
     /// Whether each location has a file.
     pub has_filenames: bool,
@@ -137,6 +141,9 @@ pub struct Location {
     /// The offset of the return address from the start of the physical function, if the symbol
     /// table covers it.
     pub symbol_offset: Option<usize>,
+    /// Whether its function is known. Otherwise its lines are empty, or one line without a file: the function
+    /// is a placeholder of module and offset, such as `libc.so.6+0x28e10`.
+    pub is_named: bool,
     lines: Range<u32>,
 }
 
@@ -213,7 +220,7 @@ impl Symbols {
     }
 
     /// Returns the call chain at a location, from the innermost inlined call to the physical
-    /// function; empty if unknown.
+    /// function; empty if names were not looked up. See [`Location::is_named`].
     pub fn lines(&self, location: &Location) -> &[Line] {
         &self.lines[location.lines.start as usize..location.lines.end as usize]
     }

@@ -13,7 +13,7 @@ use super::maps::Mapped;
 use super::objects::Object;
 use super::resolve::resolve_in;
 use super::source::{build_id_path, has_all};
-use super::{Detail, Symbols, hexadecimal};
+use super::{Detail, Location, Symbols, hexadecimal};
 
 /// A mapping of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,24 +93,28 @@ impl<'a> DebugFiles<'a> {
     }
 }
 
-/// Resolves `return_addresses` and calls `found` for each address whose function is known, with its
-/// index and its call chain. The chain runs from the innermost inlined call to the physical
-/// function. The lookup uses the byte before each address.
+/// Resolves `return_addresses` and calls `found` for each address in a file whose symbols were read. `found`
+/// receives the index of the address, its call chain, and whether its function is known. The chain runs from
+/// the innermost inlined call to the physical function; for an unknown function, it is a
+/// [placeholder](super::Location::is_named). The lookup uses the byte before each address.
 pub fn symbolize(
     mapped: &[MappedCode],
     return_addresses: &[u64],
     detail: Detail,
     files: &mut DebugFiles<'_>,
-    mut found: impl FnMut(usize, &[Frame<'_>]),
+    mut found: impl FnMut(usize, &[Frame<'_>], bool),
 ) {
     let addresses: Vec<usize> = return_addresses.iter().map(|&at| at as usize).collect();
     let in_files = mapped.iter().filter(|code| code.file.starts_with('/'));
     let in_files: Vec<MappedCode> = in_files.cloned().collect();
     let symbols = symbols_in(&in_files, &addresses, detail, files);
     for (at, &address) in addresses.iter().enumerate() {
-        let frames = frames(&symbols, address);
+        let Some(location) = symbols.location(address) else {
+            continue;
+        };
+        let frames = frames(&symbols, location);
         if !frames.is_empty() {
-            found(at, &frames);
+            found(at, &frames, location.is_named);
         }
     }
 }
@@ -138,10 +142,7 @@ fn symbols_in(
     symbols
 }
 
-fn frames(symbols: &Symbols, address: usize) -> Vec<Frame<'_>> {
-    let Some(location) = symbols.location(address) else {
-        return Vec::new();
-    };
+fn frames<'a>(symbols: &'a Symbols, location: &Location) -> Vec<Frame<'a>> {
     let lines = symbols.lines(location).iter().map(|&line| {
         let function = symbols.function(line);
         Frame {

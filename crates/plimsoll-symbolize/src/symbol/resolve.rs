@@ -12,7 +12,7 @@ use super::ranges::Ranges;
 use super::source::Source;
 use super::symtab::{self, Symbol};
 use super::table::{Answer, Table};
-use super::{Detail, Location, Mapping, Symbols, hexadecimal};
+use super::{Detail, Location, Mapping, Symbols, hexadecimal, placeholder};
 
 pub(super) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
     resolve_in(
@@ -130,7 +130,7 @@ pub(super) fn resolve_in(
         }
     }
     for (location, answer) in locations.iter_mut().zip(&answers) {
-        location.lines = answer.lines.clone();
+        location.is_named = !answer.lines.is_empty();
     }
     let mappings = mappings(mapped, objects, &code, &locations, &answers);
     #[cfg(feature = "debug-info")]
@@ -139,6 +139,10 @@ pub(super) fn resolve_in(
         .flatten();
     #[cfg(not(feature = "debug-info"))]
     let advice = None;
+    placeholder::add(&mappings, &locations, &mut answers, &mut table);
+    for (location, answer) in locations.iter_mut().zip(&answers) {
+        location.lines = answer.lines.clone();
+    }
     let Table {
         texts,
         functions,
@@ -178,6 +182,7 @@ fn locations(return_addresses: &[usize], mapped: &[Mapped]) -> Vec<Location> {
             return_address,
             mapping,
             symbol_offset: None,
+            is_named: false,
             lines: 0..0,
         }
     };
@@ -226,6 +231,9 @@ fn look_up(
         look_up_lines(object, &source, &calls, &symbols, answers, table);
     }
     table.answer_with_symbols(&symbols, answers);
+    for answer in answers {
+        answer.is_looked_up = true;
+    }
 }
 
 #[cfg(feature = "debug-info")]
@@ -253,7 +261,8 @@ fn look_up_lines(
 ) {
 }
 
-/// Returns the mappings. Flags show which information all locations in a mapping have.
+/// Returns the mappings. Flags show whether names were looked up, and which information all locations in a
+/// mapping have.
 fn mappings(
     mapped: &[Mapped],
     objects: &[Object],
@@ -278,7 +287,7 @@ fn mappings(
         let mapping = &mut mappings[at];
         let all = !std::mem::replace(&mut tried[at], true);
         let named = !answer.lines.is_empty();
-        mapping.has_functions = (all || mapping.has_functions) && named;
+        mapping.has_functions |= answer.is_looked_up;
         mapping.has_filenames = (all || mapping.has_filenames) && named && answer.has_lines;
         mapping.has_line_numbers = mapping.has_filenames;
         mapping.has_inline_frames =

@@ -25,6 +25,8 @@ pub(super) struct Table {
 pub(super) struct Answer {
     /// Its range of [`Table::lines`]; empty if its function is unknown.
     pub(super) lines: Range<u32>,
+    /// Whether the symbols of its object were read.
+    pub(super) is_looked_up: bool,
     /// Whether every function in `lines` has its file, and every line is from debug information.
     pub(super) has_lines: bool,
     /// Whether `lines` include all calls that are inlined at the address.

@@ -96,6 +96,7 @@ fn put_frames(
         if lines.is_empty() {
             writeln!(out, "#\t{frame:#x}")?;
         }
+        let is_named = location.is_some_and(|location| location.is_named);
         let offset = location.and_then(|location| location.symbol_offset);
         for &line in lines {
             let function = symbols.function(line);
@@ -104,6 +105,11 @@ fn put_frames(
             let (offset, line) = (offset.unwrap_or(0), line.line);
             write!(out, "#\t{frame:#x}\t")?;
             put_name(out, name)?;
+            if !is_named {
+                // The name has the offset in the module.
+                out.write_char('\n')?;
+                continue;
+            }
             write!(out, "+{offset:#x}\t")?;
             put_name(out, file)?;
             writeln!(out, ":{line}")?;

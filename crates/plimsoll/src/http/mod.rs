@@ -134,6 +134,7 @@ pub struct Request<'a> {
     method: &'a str,
     path: &'a str,
     query: &'a str,
+    body: &'a [u8],
     prefix: &'a str,
     headers: Headers,
     peers: Peers,
@@ -146,6 +147,7 @@ impl fmt::Debug for Request<'_> {
             .field("method", &self.method)
             .field("path", &self.path)
             .field("query", &self.query)
+            .field("body", &self.body)
             .field("prefix", &self.prefix)
             .field("headers", &self.headers)
             .field("peers", &self.peers)
@@ -161,11 +163,18 @@ impl<'a> Request<'a> {
             method,
             path,
             query,
+            body: &[],
             prefix: "",
             headers: Headers::default(),
             peers: Peers::All,
             cancelled: &|| false,
         }
+    }
+
+    /// Sets the body. Only `/debug/pprof/symbol` reads it, for the method `POST`: Go's tool sends addresses in
+    /// it. The default is empty.
+    pub fn body(self, body: &'a [u8]) -> Self {
+        Self { body, ..self }
     }
 
     /// Sets the value of the header `Accept`, by which `/metrics` selects the format; several

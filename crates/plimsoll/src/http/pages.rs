@@ -64,9 +64,13 @@ pub(super) fn answer(request: &Request<'_>) -> Step<Delta> {
     if profile.is_none() && page.is_none() && asset.is_none() {
         return not_found().into();
     }
-    if !matches!(request.method, "GET" | "HEAD") {
+    if !matches!(request.method, "GET" | "HEAD") && !takes_body(request.method, profile) {
+        let allowed = match takes_body(POST, profile) {
+            true => "GET, HEAD, POST",
+            false => "GET, HEAD",
+        };
         let answer = Answer::line(405, "Method Not Allowed");
-        return answer.header("Allow", "GET, HEAD").into();
+        return answer.header("Allow", allowed).into();
     }
     let checked = |parameters: &Parameters, answer: &dyn Fn() -> Answer| {
         let refused = parameters.check(request.query).err();
@@ -113,6 +117,20 @@ fn moved(path: &str, request: &Request<'_>) -> Option<(u16, String)> {
         path if path == browser::ROOT.trim_end_matches('/') => Some((301, inside(""))),
         _ => None,
     }
+}
+
+/// The method of a request with a body.
+const POST: &str = "POST";
+
+/// Returns whether a page of profiles reads the body of a request by this method.
+fn takes_body(method: &str, profile: Option<&str>) -> bool {
+    method == POST && profile == Some("symbol")
+}
+
+/// Returns whether the answer to a request by this method for this path depends on the body.
+#[cfg(feature = "http")]
+pub(super) fn reads_body(method: &str, path: &str) -> bool {
+    query::path(path).is_some_and(|path| takes_body(method, profile(&path)))
 }
 
 /// Returns the work of the answer to a request for that path and query.

@@ -73,7 +73,13 @@ fn try_answer(name: &str, request: &Request<'_>) -> Result<Step<Delta>, Answer> 
     let answer = match name {
         "" => Answer::new(200, HTML, index::page().into_bytes()),
         "cmdline" => Answer::new(200, TEXT, command_line()),
-        "symbol" => Answer::new(200, TEXT, symbol_names::answer(query).into_bytes()),
+        "symbol" => {
+            let addresses = match request.method {
+                "POST" => &String::from_utf8_lossy(request.body),
+                _ => query,
+            };
+            Answer::new(200, TEXT, symbol_names::answer(addresses).into_bytes())
+        }
         "profile" => match profile.map(|profile| kept(&profile, query)).transpose()? {
             Some(Some(answer)) => answer,
             _ => return Ok(cpu_page(query)),

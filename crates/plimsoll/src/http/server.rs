@@ -140,12 +140,17 @@ impl served::Pages for Pages {
         pages::effort(&request.path, &request.query)
     }
 
+    fn reads_body(&self, request: &served::Request) -> bool {
+        pages::reads_body(&request.method, &request.path)
+    }
+
     fn begin(
         &self,
         request: &served::Request,
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Step<Delta> {
         Request::new(&request.method, &request.path, &request.query)
+            .body(&request.body)
             .accept(&request.accept)
             .cancelled(cancelled)
             .begin()

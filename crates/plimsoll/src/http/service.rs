@@ -1,18 +1,20 @@
 //! The pages as a service of tower.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 #[cfg(feature = "axum")]
 use axum::extract::OriginalUri;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Extensions, HeaderName, HeaderValue, Method, StatusCode};
 use http_body::{Frame, SizeHint};
+use plimsoll_server::head::LONGEST_BODY;
 
 use super::{Request, Response};
 
@@ -93,7 +95,11 @@ impl http_body::Body for Body {
     }
 }
 
-impl<B> tower_service::Service<http::Request<B>> for Service {
+impl<B> tower_service::Service<http::Request<B>> for Service
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+{
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
@@ -104,19 +110,48 @@ impl<B> tower_service::Service<http::Request<B>> for Service {
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let service = self.clone();
-        // The body is not read: no page has a use for it.
-        let (parts, _) = request.into_parts();
-        Box::pin(async move { Ok(service.answer(parts).await) })
+        let (parts, body) = request.into_parts();
+        Box::pin(async move {
+            let body = match parts.method == Method::POST {
+                true => read(body).await,
+                false => Vec::new(),
+            };
+            Ok(service.answer(parts, &body).await)
+        })
     }
 }
 
+/// Returns a body, which is empty if it fails or has more than [`LONGEST_BODY`] bytes.
+async fn read<B: http_body::Body>(body: B) -> Vec<u8> {
+    let mut body = pin!(body);
+    let mut bytes = Vec::new();
+    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        let Ok(frame) = frame else {
+            return Vec::new();
+        };
+        let Ok(mut data) = frame.into_data() else {
+            continue;
+        };
+        if data.remaining() > LONGEST_BODY - bytes.len() {
+            return Vec::new();
+        }
+        while data.has_remaining() {
+            let length = data.chunk().len();
+            bytes.extend_from_slice(data.chunk());
+            data.advance(length);
+        }
+    }
+    bytes
+}
+
 impl Service {
-    async fn answer(self, parts: Parts) -> http::Response<Body> {
+    async fn answer(self, parts: Parts, body: &[u8]) -> http::Response<Body> {
         let (path, prefix) = self.place(&parts);
         let query = parts.uri.query().unwrap_or("");
         let authority = parts.uri.authority();
         let mut request = Request::new(parts.method.as_str(), path, query)
             .below(prefix)
+            .body(body)
             .headers(&parts.headers)
             .headers(authority.map(|authority| ("host", authority.as_str())));
         if let Some(peer) = self.peer {

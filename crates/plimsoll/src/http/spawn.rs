@@ -28,6 +28,7 @@ impl Request<'_> {
     pub fn spawn(self) -> impl Future<Output = Response> + Send + use<> {
         let own = internal_scope::scope();
         let parts = [self.method, self.path, self.query, self.prefix].map(str::to_owned);
+        let body = self.body.to_vec();
         let (headers, peers) = (self.headers, self.peers);
         drop(own);
         async move {
@@ -44,6 +45,7 @@ impl Request<'_> {
                     method,
                     path,
                     query,
+                    body: &body,
                     prefix,
                     headers,
                     peers,

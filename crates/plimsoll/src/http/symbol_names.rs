@@ -26,6 +26,7 @@ pub(super) fn answer(query: &str) -> String {
     for (address, &returns) in addresses.iter().zip(&returns) {
         let lines = symbols
             .location(returns)
+            .filter(|location| location.is_named)
             .map_or(&[][..], |location| symbols.lines(location));
         if let Some(&line) = lines.last() {
             let name = symbols.texts.get(symbols.function(line).name);

@@ -62,6 +62,7 @@ pub fn frames(stack: &[usize], detail: Detail) -> Vec<Frame> {
     let mut frames = Vec::with_capacity(stack.len());
     for &address in stack {
         let location = symbols.location(address);
+        let location = location.filter(|location| location.is_named);
         let lines = location.map_or(&[][..], |location| symbols.lines(location));
         if lines.is_empty() {
             frames.push(Frame {

@@ -211,6 +211,14 @@ fn head_and_other_methods_are_answered_as_by_go() {
             );
         }
     }
+    let function = head_and_other_methods_are_answered_as_by_go as *const () as usize;
+    let body = format!("{function:#x}");
+    let request = format!(
+        "POST /debug/pprof/symbol HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = exchange(address, request.as_bytes()).expect("an answer");
+    assert_eq!(answer.text().lines().next(), Some("num_symbols: 1"));
     program.end();
 }
 
@@ -373,7 +381,9 @@ fn a_service_for_loopback_peers_checks_peer_and_host() {
 
 #[test]
 fn without_a_runtime_the_answer_names_the_reason() {
-    let request = Request::get("/metrics").body(()).unwrap();
+    let request = Request::get("/metrics")
+        .body(axum::body::Body::empty())
+        .unwrap();
     let mut service = plimsoll::http::service();
     let answer = futures::executor::block_on(tower_service::Service::call(&mut service, request));
     let answer = answer.unwrap();

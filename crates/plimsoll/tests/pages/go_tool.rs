@@ -2,6 +2,8 @@
 //! command `go`, which is otherwise taken from `PATH`. Without Go, a test fails only if that
 //! variable is set.
 
+mod nameless;
+
 use plimsoll_testkit::child;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};

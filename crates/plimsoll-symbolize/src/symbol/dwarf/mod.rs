@@ -159,6 +159,7 @@ impl Finder<'_, '_, '_> {
             lines,
             has_lines,
             has_inlined,
+            ..Answer::default()
         })
     }
 
@@ -175,7 +176,7 @@ impl Finder<'_, '_, '_> {
         Some(Answer {
             lines: start..start + 1,
             has_lines,
-            has_inlined: false,
+            ..Answer::default()
         })
     }
 

@@ -237,12 +237,24 @@ fn stripped_libraries_have_the_names_of_the_dynamic_symbol_table() {
             [true, false, false, false]
         );
         let symbols = resolve(&[outer, hidden], detail);
-        assert_eq!(calls_at(&symbols, hidden), [], "not in that table");
-        let mapping = mapping_of(&symbols, outer);
+        let calls = calls_at(&symbols, hidden);
+        let mapping = mapping_of(&symbols, hidden);
+        let offset = hidden as u64 - 1 - mapping.start + mapping.offset;
+        let name = &*format!("split.so+{offset:#x}");
         assert_eq!(
-            flags(mapping),
-            [false; 4],
-            "not all locations have functions"
+            calls,
+            [Call {
+                name,
+                ..expected[0]
+            }],
+            "not in that table"
+        );
+        assert!(symbols.location(outer).unwrap().is_named);
+        assert!(!symbols.location(hidden).unwrap().is_named);
+        assert_eq!(
+            flags(mapping_of(&symbols, outer)),
+            [true, false, false, false],
+            "readers do not look the names up again"
         );
     }
 }
@@ -281,7 +293,9 @@ fn labels_reach_to_the_end_of_their_section_and_no_further() {
     };
     assert_eq!(names(label), ["bare"]);
     assert_eq!(names(label + 1), ["bare"]);
-    assert!(names(label + 2).is_empty());
+    let mapping = mapping_of(&symbols, label);
+    let behind = label as u64 + 1 - mapping.start + mapping.offset;
+    assert_eq!(names(label + 2), [format!("five.so+{behind:#x}")]);
     assert_eq!(symbols.location(label + 1).unwrap().symbol_offset, Some(2));
 }
 

@@ -7,7 +7,7 @@ mod program;
 use super::{Detail, Location, Symbols, resolve};
 
 /// A line of a location, with the fields of its function.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Call<'s> {
     name: &'s str,
     file: &'s str,

@@ -73,7 +73,7 @@ const SHORT_BACKTRACE: &str = "__rust_begin_short_backtrace";
 /// was inlined.
 fn start(frames: &[usize], symbols: &Symbols) -> Option<usize> {
     let name = |frame: usize| {
-        let location = symbols.location(frame)?;
+        let location = symbols.location(frame).filter(|at| at.is_named)?;
         let &line = symbols.lines(location).last()?;
         Some(symbols.texts.get(symbols.function(line).name))
     };

@@ -1,11 +1,14 @@
 //! Answers to well-behaved clients.
 
 use std::hint::black_box;
+use std::io::Write as _;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::http_server::harness::{
     BINARY, HTML, TEXT, exchange, get, gunzip, page, request, server, take_all_waiting,
 };
+use plimsoll_testkit::client::{Answer, connect, read_answer};
 use plimsoll_testkit::page::is_page;
 
 #[test]
@@ -104,17 +107,59 @@ fn other_methods_get_the_allowed_ones() {
         assert!(!answer.body.is_empty());
     }
     // The same with a body, which the server does not read.
-    let body = "x".repeat(20_000);
-    let request = format!(
-        "POST /debug/pprof/symbol HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
+    let answer = post(address, "/debug/pprof/heap", &"x".repeat(20_000));
+    assert_eq!(answer.status, 405);
+    let answer = request(address, "PUT", "/debug/pprof/symbol");
+    assert_eq!(answer.status, 405);
+    assert_eq!(answer.header("allow"), Some("GET, HEAD, POST"));
+}
+
+fn post(address: SocketAddr, target: &str, body: &str) -> Answer {
+    let length = body.len();
+    let head =
+        format!("POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+    exchange(address, (head + body).as_bytes()).expect("an answer")
+}
+
+/// Go's tool sends the addresses of a whole mapping.
+#[test]
+fn symbols_are_answered_by_post_as_by_get() {
+    let (_server, address) = server();
+    let functions = [
+        other_methods_get_the_allowed_ones as *const () as usize,
+        profiles_are_served_while_threads_allocate as *const () as usize,
+    ];
+    let addresses = functions.map(|function| format!("{function:#x}")).join("+");
+    let got = get(address, &format!("/debug/pprof/symbol?{addresses}"));
+    let posted = post(address, "/debug/pprof/symbol?0x1", &addresses);
+    assert_eq!((posted.status, posted.text()), (200, got.text()));
+    assert!(
+        got.text()
+            .contains("profiles_are_served_while_threads_allocate")
     );
-    assert_eq!(
-        exchange(address, request.as_bytes())
-            .expect("an answer")
-            .status,
-        405
+    // Longer than a read, in two parts.
+    let many = format!("{addresses}+").repeat(5000);
+    let posted = post(address, "/debug/pprof/symbol", &many);
+    assert_eq!(posted.text().lines().count(), 10_001);
+    let mut stream = connect(address);
+    let length = addresses.len();
+    let head = format!(
+        "POST /debug/pprof/symbol HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{}",
+        &addresses[..10]
     );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&addresses.as_bytes()[10..]).unwrap();
+    assert_eq!(read_answer(&stream).expect("an answer").text(), got.text());
+    for (headers, status) in [
+        ("", 200),
+        ("Content-Length: 300000\r\n", 413),
+        ("Content-Length: x\r\n", 411),
+        ("Transfer-Encoding: chunked\r\n", 411),
+    ] {
+        let head = format!("POST /debug/pprof/symbol HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
+        let answer = exchange(address, head.as_bytes()).expect("an answer");
+        assert_eq!(answer.status, status, "{headers}");
+    }
 }
 
 #[test]
