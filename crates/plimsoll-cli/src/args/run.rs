@@ -102,8 +102,8 @@ pub struct RunArguments {
     #[arg(long, conflicts_with = "quiet")]
     pub timeline: bool,
 
-    /// Number of sites in each list of the summary
-    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    /// Number of sites in the summary's table, and in all of its lists together
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
     pub sites: usize,
 
     /// The program, and its arguments

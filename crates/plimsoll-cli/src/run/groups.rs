@@ -182,22 +182,18 @@ fn command(of: &Numbers) -> String {
     short
 }
 
-/// Returns the section of a group.
+/// Returns the section of a group. `process` has the sums of its processes.
 pub fn text(
     group: &Group,
-    profiles: HashMap<&'static str, Profile>,
+    process: &Process,
     ran: Option<&Ran>,
     unseen: Option<&Unseen>,
     arguments: &RunArguments,
 ) -> String {
-    let process = Process {
-        numbers: group.total.clone(),
-        profiles,
-    };
     let mut to = String::new();
     // Writing to a string does not fail.
     let _ = head(&mut to, group, &process.profiles, unseen);
-    summary::put_lists(&mut to, &process, arguments.sites);
+    summary::put_lists(&mut to, process, arguments.sites);
     if let Some(ran) = ran.filter(|_| arguments.timeline) {
         to.push_str(&resident::timeline(&ran.course));
     }

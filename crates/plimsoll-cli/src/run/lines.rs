@@ -8,19 +8,18 @@ use std::collections::{HashMap, HashSet};
 use plimsoll_symbolize::Detail;
 use plimsoll_symbolize::offline::{self, DebugFiles, MappedCode};
 
-use super::sites::{self, Site};
+use super::sites::{Scripts, Site};
 use crate::plain_text::plain;
 use crate::profile::{Frames, LocationId, MappingId, Profile, Stack};
 
 /// A frame: a location, and the position among the calls that are inlined there.
 type Place = (LocationId, usize);
 
-/// Returns the source positions of each site and its callers, in one line of text; `None` if debug
-/// information has none. A site is a function, so it may have several lines: the text has those of
-/// the stack with the highest value at index `at`.
-pub fn of(profile: &Profile, sites: &[Site], at: usize) -> Vec<Option<String>> {
+/// Returns the source positions of each site's function and its callers, as far as debug information has them. A site is
+/// a function, so it may have several lines: these are of the stack with the highest value at index `at`.
+pub fn of(profile: &Profile, sites: &[&Site], at: usize) -> Vec<Vec<Option<String>>> {
     let Ok(frames) = Frames::new(profile) else {
-        return vec![None; sites.len()];
+        return vec![Vec::new(); sites.len()];
     };
     let places: Vec<Vec<Place>> = places(profile, &frames, sites, at);
     let wanted: HashSet<LocationId> = places.iter().flatten().map(|&(at, _)| at).collect();
@@ -33,19 +32,13 @@ pub fn of(profile: &Profile, sites: &[Site], at: usize) -> Vec<Option<String>> {
             shown(profile.string(function.file), line.line.into())
         }
     };
-    let text = |places: &Vec<Place>| {
-        let positions: Vec<Option<String>> = places.iter().map(position).collect();
-        let last = positions.iter().rposition(Option::is_some)?;
-        let known = positions[..=last].iter();
-        let known: Vec<&str> = known.map(|known| known.as_deref().unwrap_or("?")).collect();
-        Some(known.join(" < "))
-    };
-    places.iter().map(text).collect()
+    let of_site = |places: &Vec<Place>| places.iter().map(position).collect();
+    places.iter().map(of_site).collect()
 }
 
 /// Returns the frames of each site and its callers, of its stack with the highest value.
-fn places(profile: &Profile, frames: &Frames<'_>, sites: &[Site], at: usize) -> Vec<Vec<Place>> {
-    let generated = sites::generated(profile, frames);
+fn places(profile: &Profile, frames: &Frames<'_>, sites: &[&Site], at: usize) -> Vec<Vec<Place>> {
+    let scripts = Scripts::of(profile, frames);
     // Sites with the same function have other callers.
     let mut by_function: HashMap<&str, Vec<usize>> = HashMap::new();
     for (number, site) in sites.iter().enumerate() {
@@ -65,7 +58,7 @@ fn places(profile: &Profile, frames: &Frames<'_>, sites: &[Site], at: usize) -> 
         let Some(numbers) = by_function.get(frames.name(leaf)) else {
             continue;
         };
-        let callers = sites::positions_of_callers(stack.frames(), &generated);
+        let callers = scripts.positions_of_callers(stack.frames());
         let names = callers.iter().map(|&at| frames.name(stack.frames()[at]));
         let is_it = |&&number: &&usize| {
             let of_site = sites[number].callers.iter();

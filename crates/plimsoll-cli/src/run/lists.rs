@@ -1,8 +1,7 @@
 //! The lists of sites in the summary: their titles, values and bases.
 
 use super::sites::Samples;
-use super::temporary;
-use super::units::{bytes, count, nanoseconds};
+use super::units::{bytes, nanoseconds};
 
 /// A list of sites.
 pub(super) struct List {
@@ -13,29 +12,23 @@ pub(super) struct List {
     pub(super) unit: fn(u64) -> String,
     pub(super) basis: Basis,
     pub(super) samples: Samples,
-    /// Whether each site has its source files and lines.
-    pub(super) with_lines: bool,
 }
 
-/// What the values of a list are based on.
+/// The basis of the values of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Basis {
-    /// Bytes of sampled blocks.
-    Bytes,
-    /// Numbers of sampled blocks.
-    Blocks,
     /// Samples that count alike.
     Samples,
     /// Events of which some are recorded.
     Events,
     /// All events.
     All,
-    /// Resident memory by holder: exact, except that the heap is divided by sampled blocks.
+    /// Resident memory by holder, without sites of the heap: exact.
     Resident,
 }
 
-/// All lists, in the order of the summary.
-pub(super) const LISTS: [List; 13] = [
+/// All lists below the table of memory, in the order of the summary.
+pub(super) const LISTS: [List; 8] = [
     list("used CPU time", "profile", 1, nanoseconds, Basis::Samples),
     list(
         "elapsed time of all threads",
@@ -44,27 +37,6 @@ pub(super) const LISTS: [List; 13] = [
         nanoseconds,
         Basis::Events,
     ),
-    list("resident at exit", "memory", 0, bytes, Basis::Resident),
-    List {
-        with_lines: true,
-        ..list("still allocated at exit", "heap", 3, bytes, Basis::Bytes)
-    },
-    List {
-        with_lines: true,
-        ..list("in use at the peak", "peak", 1, bytes, Basis::Bytes)
-    },
-    list("allocated", "heap", 1, bytes, Basis::Bytes),
-    list("allocated and freed", "lifetimes", 1, bytes, Basis::Bytes),
-    List {
-        with_lines: true,
-        ..list(
-            "temporary blocks",
-            "lifetimes",
-            temporary::TEMPORARY,
-            count,
-            Basis::Blocks,
-        )
-    },
     list(
         "mapped by the program at exit, touched or not",
         "mmap",
@@ -88,6 +60,13 @@ pub(super) const LISTS: [List; 13] = [
         samples: Samples::OfOthers,
         ..list("waited otherwise", "block", 1, nanoseconds, Basis::Events)
     },
+    list(
+        "other resident memory at exit",
+        "memory",
+        0,
+        bytes,
+        Basis::Resident,
+    ),
 ];
 
 const fn list(
@@ -104,6 +83,5 @@ const fn list(
         unit,
         basis,
         samples: Samples::All,
-        with_lines: false,
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod killed;
 mod library;
 mod lines;
 mod lists;
+mod memory_sites;
 mod numbers;
 mod pages;
 mod perf_map;

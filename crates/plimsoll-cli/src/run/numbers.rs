@@ -314,20 +314,6 @@ impl Numbers {
             self.malloc_bytes.wrapping_sub(self.free_bytes) as i64,
         ]
     }
-
-    /// Returns the number of events that are not recorded in full.
-    pub fn lost(&self) -> u64 {
-        [
-            self.without_stack,
-            self.table_full,
-            self.untracked,
-            self.lost_waits,
-            self.lost_mappings,
-            self.cut_stacks,
-        ]
-        .into_iter()
-        .fold(0, u64::saturating_add)
-    }
 }
 
 /// More processors than a machine has.

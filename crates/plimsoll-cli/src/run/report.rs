@@ -1,5 +1,6 @@
 //! What is printed and written when the program has ended.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -16,6 +17,7 @@ use super::directory::Directory;
 use super::found_reports::{ReportFiles, namespace_of_this_process};
 use super::groups::{self, Group};
 use super::killed::{self, Killed};
+use super::memory_sites;
 use super::numbers::{EXECUTED, Id, Numbers};
 use super::profiles::{self, Names};
 use super::ran::Ran;
@@ -130,6 +132,7 @@ fn report_ended(
         reports: &files,
         roll: &roll,
         ran,
+        has_sites: Cell::new(false),
     };
     for killed in &killed {
         output.keep_file(killed);
@@ -137,13 +140,30 @@ fn report_ended(
     if arguments.each || all.len() + killed.len() <= MAX_APART {
         for numbers in all {
             let profiles = output.profiles(&[numbers.id()]);
-            output.put(&Process { numbers, profiles }, &mut verdicts, record);
+            output.put(
+                &Process {
+                    numbers,
+                    is_sum: false,
+                    profiles,
+                },
+                &mut verdicts,
+                record,
+            );
         }
         for killed in killed {
             let profiles = output.if_wanted(|| killed.profiles());
             let numbers = killed.numbers;
-            output.put(&Process { numbers, profiles }, &mut verdicts, record);
+            output.put(
+                &Process {
+                    numbers,
+                    is_sum: false,
+                    profiles,
+                },
+                &mut verdicts,
+                record,
+            );
         }
+        output.say_trees();
         return output.keep_numbers(record);
     }
     let numbers: Vec<&Numbers> = all
@@ -180,6 +200,7 @@ fn report_ended(
             "plimsoll: no section for {more} more; --json has the numbers of each process"
         ));
     }
+    output.say_trees();
     output.keep_numbers(record)
 }
 
@@ -225,6 +246,8 @@ struct Output<'a> {
     reports: &'a ReportFiles,
     roll: &'a Roll,
     ran: &'a Ran,
+    /// Whether sites of memory were printed.
+    has_sites: Cell<bool>,
 }
 
 type Profiles = HashMap<&'static str, Profile>;
@@ -314,7 +337,7 @@ impl Output<'_> {
         if let Some(ran) = ran.filter(|_| self.arguments.timeline) {
             text.push_str(&resident::timeline(&ran.course));
         }
-        say(text.trim_end());
+        self.say_sites(&text);
     }
 
     /// Prints the report of the processes of one program, and keeps the sums of their profiles. File
@@ -341,7 +364,13 @@ impl Output<'_> {
             return files;
         }
         let unseen = verdicts.of(&group.total);
-        say(groups::text(group, profiles, ran, unseen, self.arguments).trim_end());
+        let process = Process {
+            numbers: group.total.clone(),
+            is_sum: true,
+            profiles,
+        };
+        let text = groups::text(group, &process, ran, unseen, self.arguments);
+        self.say_sites(&text);
         files
     }
 
@@ -349,6 +378,29 @@ impl Output<'_> {
     fn record(&self, record: &mut Record, profiles: &Profiles) {
         if self.arguments.diff.is_some() {
             record.add_profiles(profiles);
+        }
+    }
+
+    /// Prints text with the sites of profiles.
+    fn say_sites(&self, text: &str) {
+        let has_sites = text.contains(memory_sites::TITLE);
+        self.has_sites.set(self.has_sites.get() || has_sites);
+        say(text.trim_end());
+    }
+
+    /// Prints the command that shows more than the sites.
+    fn say_trees(&self) {
+        if !self.has_sites.get() {
+            return;
+        }
+        match self.out {
+            Some(out) => say(&format!(
+                "plimsoll: trees of calls: plimsoll report --tree {}/heap.pb.gz",
+                out.path().display()
+            )),
+            None => say(
+                "plimsoll: trees of calls: run with --out DIR, then plimsoll report --tree DIR/heap.pb.gz",
+            ),
         }
     }
 

@@ -6,30 +6,31 @@ use std::fmt;
 use super::units::count;
 use crate::profile::{Frames, Label, Profile, Sample, Stack};
 
-/// The events whose innermost visible function is the same, and so is the innermost function of a
-/// script, if there is one.
+/// The events whose innermost visible function is the same, and so is the innermost function of the
+/// user's script, if the stack has one.
 #[derive(Clone, Debug)]
 pub struct Site {
     pub value: i64,
     pub function: String,
+    /// The function of a script that distinguishes sites in one function of an interpreter.
+    pub script: Option<String>,
     /// The callers with the highest value, innermost first. `value_of_callers` is that value.
     pub callers: Vec<String>,
+    /// The position of the user's function of a script among the function and its callers, if these have it.
+    pub user: Option<usize>,
     pub value_of_callers: i64,
     /// The number of other callers.
     pub others: usize,
-    /// The lower bound in nanoseconds of the decade with the largest share of the lifetimes.
-    pub lifetime: Option<i64>,
 }
 
 /// The number of callers that are shown.
 const CALLERS: usize = 3;
 
-/// The values of a leaf function, by callers and by lifetime.
+/// The values of a leaf function, by callers.
 #[derive(Default)]
 struct Leaf {
     value: i64,
     callers: HashMap<Vec<u32>, i64>,
-    lifetimes: HashMap<i64, i64>,
 }
 
 /// The basis of a sum that is estimated from samples.
@@ -189,39 +190,66 @@ impl Samples {
 /// Returns the sum of the value at index `at` over samples, and the `most` sites with the highest values.
 /// Sites with negative values do not count: a forked child may free blocks that it inherited.
 pub fn sites(profile: &Profile, samples: Samples, most: usize, at: usize) -> (i64, Vec<Site>) {
-    sites_of(profile, samples, most, at, |_, stack| stack)
+    sites_of(profile, samples, most, at, |_, stack| Some(stack))
 }
 
-/// Returns the resident memory of the profile `memory`, and the `most` sites, files and other holders
-/// with the highest parts. The heap is divided among sites if `with_heap_sites` is true.
-pub fn holders(profile: &Profile, most: usize, with_heap_sites: bool) -> (i64, Vec<Site>) {
+/// Returns the resident memory that the profile `memory` attributes to sites of the heap.
+pub fn of_heap(profile: &Profile) -> (i64, Vec<Site>) {
+    sites_of(
+        profile,
+        Samples::All,
+        usize::MAX,
+        0,
+        |frames, stack| match is_of_heap(frames, stack) {
+            true => Some(without_categories(frames, stack)),
+            false => None,
+        },
+    )
+}
+
+/// Returns the resident memory of the profile `memory` that belongs neither to sites of the heap nor to Plimsoll, and
+/// the `most` other sites, files and holders with the highest parts.
+pub fn holders(profile: &Profile, most: usize) -> (i64, Vec<Site>) {
     sites_of(profile, Samples::All, most, 0, |frames, stack| {
-        let is_category = |&frame: &u32| frames.name(frame).starts_with('[');
-        if let [.., category, outermost] = stack
-            && !with_heap_sites
-            && frames.name(*outermost) == "[heap]"
-        {
-            return std::slice::from_ref(category);
-        }
-        match stack.iter().rposition(|frame| !is_category(frame)) {
-            Some(last) => &stack[..=last],
-            None => &stack[..stack.len().min(1)],
+        let is_own = |&frame: &u32| frames.name(frame).starts_with("[plimsoll");
+        match is_of_heap(frames, stack) || stack.iter().any(is_own) {
+            true => None,
+            false => Some(without_categories(frames, stack)),
         }
     })
 }
 
-/// The same as [`sites`]; `part` returns the frames of a stack that make a site.
+fn is_category(frames: &Frames<'_>, frame: u32) -> bool {
+    frames.name(frame).starts_with('[')
+}
+
+/// Returns whether a stack of the profile `memory` is a site of the heap, not a part of the heap without a site.
+fn is_of_heap(frames: &Frames<'_>, stack: &[u32]) -> bool {
+    let is_site = stack.iter().any(|&frame| !is_category(frames, frame));
+    let outermost = stack.last();
+    is_site && outermost.is_some_and(|&outermost| frames.name(outermost) == "[heap]")
+}
+
+/// Returns the frames of a holder: those of code, or else the innermost category.
+fn without_categories<'s>(frames: &Frames<'_>, stack: &'s [u32]) -> &'s [u32] {
+    match stack.iter().rposition(|&frame| !is_category(frames, frame)) {
+        Some(last) => &stack[..=last],
+        None => &stack[..stack.len().min(1)],
+    }
+}
+
+/// Returns [`sites`] of the stacks for which `part` returns the frames that make a site.
 fn sites_of(
     profile: &Profile,
     samples: Samples,
     most: usize,
     at: usize,
-    part: impl for<'s> Fn(&Frames<'_>, &'s [u32]) -> &'s [u32],
+    part: impl for<'s> Fn(&Frames<'_>, &'s [u32]) -> Option<&'s [u32]>,
 ) -> (i64, Vec<Site>) {
     let Ok(frames) = Frames::new(profile) else {
         return (0, Vec::new());
     };
-    let generated = generated(profile, &frames);
+    let scripts = Scripts::of(profile, &frames);
     let mut leaves: HashMap<[Option<u32>; 2], Leaf> = HashMap::new();
     let mut stack = Stack::default();
     let add = |sum: &mut i64, value: i64| *sum = sum.saturating_add(value);
@@ -231,25 +259,23 @@ fn sites_of(
             continue;
         }
         frames.read(&sample, &mut stack);
-        let stack = part(&frames, stack.frames());
+        let Some(stack) = part(&frames, stack.frames()) else {
+            continue;
+        };
         // All memory of an interpreter comes from a few of its functions.
-        let script = stack.iter().find(|frame| generated.contains(frame));
-        let key = [stack.first(), script].map(Option::<&u32>::copied);
+        let script = scripts.position_of_user(stack).map(|at| stack[at]);
+        let key = [stack.first().copied(), script];
         let leaf = leaves.entry(key).or_default();
         add(&mut leaf.value, value);
-        let callers = callers(stack, &generated);
+        let callers = scripts.callers(stack);
         add(leaf.callers.entry(callers).or_default(), value);
-        let mut labels = sample.labels();
-        if let Some(label) = labels.find(|label| profile.string(label.key) == "lifetime") {
-            add(leaf.lifetimes.entry(label.number).or_default(), value);
-        }
     }
     let positive = leaves.values().map(|leaf| leaf.value.max(0));
     let total = positive.fold(0, i64::saturating_add);
     let name = |frame: u32| frames.name(frame).to_owned();
     let mut sites: Vec<Site> = leaves
         .into_iter()
-        .map(|([function, _], leaf)| {
+        .map(|([function, script], leaf)| {
             let others = leaf.callers.len().saturating_sub(1);
             let largest =
                 |(callers, value): &(Vec<u32>, i64)| (*value, std::cmp::Reverse(callers.clone()));
@@ -258,15 +284,15 @@ fn sites_of(
                 .into_iter()
                 .max_by_key(largest)
                 .unwrap_or_default();
+            let mut shown = function.iter().chain(&callers);
             Site {
                 value: leaf.value,
+                user: script.and_then(|script| shown.position(|&frame| frame == script)),
                 function: function.map_or_else(|| "(no stack)".to_owned(), name),
+                script: script.map(name),
                 callers: callers.into_iter().map(name).collect(),
                 value_of_callers,
                 others,
-                lifetime: (leaf.lifetimes.into_iter())
-                    .max_by_key(|&(from, sum)| (sum, from))
-                    .map(|(from, _)| from),
             }
         })
         .collect();
@@ -278,33 +304,67 @@ fn sites_of(
     (total, sites)
 }
 
-/// Returns the frames of generated code that have names.
-pub fn generated(profile: &Profile, frames: &Frames<'_>) -> HashSet<u32> {
-    let ids = profile.location_ids().filter(|&id| {
-        let location = profile.location(id);
-        location.mapping.is_none() && location.address != 0 && !location.lines.is_empty()
-    });
-    ids.flat_map(|id| frames.frames_of(id).iter().copied())
-        .collect()
+/// The functions of scripts among the frames of a profile.
+pub struct Scripts {
+    /// Frames of generated code that have names.
+    generated: HashSet<u32>,
+    /// Those of them that do not belong to the libraries of the interpreter.
+    of_user: HashSet<u32>,
 }
 
-/// Returns the callers that are shown of a stack.
-pub fn callers(stack: &[u32], generated: &HashSet<u32>) -> Vec<u32> {
-    let positions = positions_of_callers(stack, generated).into_iter();
-    positions.map(|at| stack[at]).collect()
-}
-
-/// Returns the positions in a stack of the callers that are shown: the next ones, or the next one and
-/// the first of generated code, if these are beyond.
-pub fn positions_of_callers(stack: &[u32], generated: &HashSet<u32>) -> Vec<usize> {
-    let end = stack.len();
-    let first = (1..end).find(|&at| generated.contains(&stack[at]));
-    match first.filter(|&first| first >= CALLERS) {
-        Some(first) => std::iter::once(1)
-            .chain((first..end).take(CALLERS - 1))
-            .collect(),
-        None => (1..end).take(CALLERS).collect(),
+impl Scripts {
+    pub fn of(profile: &Profile, frames: &Frames<'_>) -> Self {
+        let ids = profile.location_ids().filter(|&id| {
+            let location = profile.location(id);
+            location.mapping.is_none() && location.address != 0 && !location.lines.is_empty()
+        });
+        let generated: HashSet<u32> = ids
+            .flat_map(|id| frames.frames_of(id).iter().copied())
+            .collect();
+        let is_of_user = |frame: &&u32| !is_library(frames.file(**frame));
+        let of_user = generated.iter().filter(is_of_user).copied().collect();
+        Self { generated, of_user }
     }
+
+    /// Returns the position of the innermost function of the user's script in a stack, or else of any script.
+    fn position_of_user(&self, stack: &[u32]) -> Option<usize> {
+        let position = |of: &HashSet<u32>| stack.iter().position(|frame| of.contains(frame));
+        position(&self.of_user).or_else(|| position(&self.generated))
+    }
+
+    /// Returns the callers that are shown of a stack.
+    pub fn callers(&self, stack: &[u32]) -> Vec<u32> {
+        let positions = self.positions_of_callers(stack).into_iter();
+        positions.map(|at| stack[at]).collect()
+    }
+
+    /// Returns the positions in a stack of the callers that are shown: the next ones or, if the user's function of a
+    /// script is beyond these, the first function of a script, the user's, and its caller.
+    pub fn positions_of_callers(&self, stack: &[u32]) -> Vec<usize> {
+        let end = stack.len();
+        let of_user = self.position_of_user(stack);
+        let Some(of_user) = of_user.filter(|&at| at >= CALLERS) else {
+            return (1..end).take(CALLERS).collect();
+        };
+        let is_script = |at: &usize| self.generated.contains(&stack[*at]);
+        let first = (1..of_user).find(is_script);
+        std::iter::once(first.unwrap_or(1))
+            .chain((of_user..end).filter(is_script).take(CALLERS - 1))
+            .collect()
+    }
+}
+
+/// Returns whether a source file belongs to the libraries of an interpreter.
+fn is_library(file: &str) -> bool {
+    const FOLDERS: [&str; 4] = [
+        "/lib/python",
+        "/site-packages/",
+        "/dist-packages/",
+        "/node_modules/",
+    ];
+    file.starts_with('<')
+        || file.starts_with("node:")
+        || FOLDERS.iter().any(|folder| file.contains(folder))
 }
 
 #[cfg(test)]
@@ -313,13 +373,33 @@ mod tests {
 
     #[test]
     fn callers_of_another_language_are_shown_before_those_of_the_interpreter() {
-        let generated = HashSet::from([7, 8, 9]);
-        let callers = |stack: &[u32]| callers(stack, &generated);
+        let scripts = Scripts {
+            generated: HashSet::from([6, 7, 8, 9]),
+            of_user: HashSet::from([7, 8, 9]),
+        };
+        let callers = |stack: &[u32]| scripts.callers(stack);
         assert_eq!(callers(&[1, 2, 3, 4, 5]), [2, 3, 4]);
         assert_eq!(callers(&[1, 2, 7, 8, 9]), [2, 7, 8]);
-        assert_eq!(callers(&[1, 2, 3, 4, 7, 5, 8]), [2, 7, 5]);
+        assert_eq!(callers(&[1, 2, 3, 4, 7, 5, 8]), [2, 7, 8]);
         assert_eq!(callers(&[1, 2, 3, 7]), [2, 7]);
+        assert_eq!(callers(&[1, 2, 6, 6, 7, 8, 9]), [6, 7, 8]);
+        assert_eq!(callers(&[1, 2, 3, 6]), [2, 6]);
         assert_eq!(callers(&[7, 1]), [1]);
         assert!(callers(&[1]).is_empty() && callers(&[]).is_empty());
+    }
+
+    #[test]
+    fn files_of_an_interpreters_libraries_are_not_the_users() {
+        for file in [
+            "/usr/lib/python3.11/json/decoder.py",
+            "/home/me/venv/lib/python3.12/site-packages/numpy/core.py",
+            "<frozen importlib._bootstrap>",
+            "node:internal/main",
+        ] {
+            assert!(is_library(file), "{file}");
+        }
+        for file in ["/home/me/script.py", "script.py", ""] {
+            assert!(!is_library(file), "{file}");
+        }
     }
 }

@@ -4,20 +4,22 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::lists::{Basis, LISTS, List};
+use super::memory_sites;
 use super::numbers::{EXECUTED, Numbers};
 use super::ran::Ran;
 use super::roll::Roll;
-use super::short_name::shortened;
-use super::sites::{self, Estimate, Site};
+use super::sites::{self, Estimate};
 use super::temporary;
 use super::units::{bytes, count, counted, nanoseconds, seconds};
-use super::{Unseen, lines, resident};
+use super::{Unseen, resident};
 use crate::plain_text::plain;
 use crate::profile::Profile;
 
 /// A process and its report.
 pub struct Process {
     pub numbers: Numbers,
+    /// Whether the numbers are sums over several processes.
+    pub is_sum: bool,
     pub profiles: HashMap<&'static str, Profile>,
 }
 
@@ -36,11 +38,11 @@ pub fn text(
     to
 }
 
-/// Appends the lists of at most `sites` sites each, and the sizes of blocks.
+/// Appends the table of at most `sites` sites of memory, and lists that together have at most as many.
 pub fn put_lists(to: &mut String, process: &Process, sites: usize) {
     // Writing to a string does not fail.
+    let _ = memory_sites::write(to, process, sites);
     let _ = lists(to, process, sites);
-    let _ = sizes(to, &process.numbers);
 }
 
 fn head(
@@ -114,6 +116,7 @@ fn head(
             bytes((numbers.malloc_bytes as f64 / seconds) as u64),
             count((numbers.mallocs as f64 / seconds) as u64),
         )?;
+        write_sizes(to, numbers)?;
         temporary::write(to, &process.profiles, numbers)?;
     }
     if numbers.inherited.is_some() && numbers.mapping_calls != 0 {
@@ -165,17 +168,23 @@ const CUT_BY_LIMIT: &str = "the file of the report may not be so large, by RLIMI
 
 /// Writes the number of lost events, if there are any.
 pub fn put_lost(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
-    if numbers.lost() != 0 {
-        writeln!(
-            to,
-            "  lost       {} events without a stack, {} because the table was full, {} sampled blocks, {} waits, {} mappings; {} stacks cut at code that cannot be unwound",
-            count(numbers.without_stack),
-            count(numbers.table_full),
-            count(numbers.untracked),
-            count(numbers.lost_waits),
-            count(numbers.lost_mappings),
-            count(numbers.cut_stacks),
-        )?;
+    let lost = [
+        (numbers.without_stack, "events without a stack"),
+        (numbers.table_full, "events because the table was full"),
+        (numbers.untracked, "sampled blocks"),
+        (numbers.lost_waits, "waits"),
+        (numbers.lost_mappings, "mappings"),
+        (
+            numbers.cut_stacks,
+            "ends of stacks, at code that cannot be unwound",
+        ),
+    ];
+    let lost = lost.into_iter().filter(|&(number, _)| number != 0);
+    let lost: Vec<String> = lost
+        .map(|(number, of)| format!("{} {of}", count(number)))
+        .collect();
+    if !lost.is_empty() {
+        writeln!(to, "  lost       {}", lost.join(", "))?;
     }
     if let Some(limit) = numbers.address_space_limit {
         writeln!(
@@ -256,70 +265,43 @@ fn why_unseen(numbers: &Numbers) -> Option<&'static str> {
     }
 }
 
-/// The index of the bytes at the peak, in the heap profile of a process that was killed.
-const AT_PEAK: usize = 5;
-
+/// Writes the lists. They share at most `most` lines, so that the summary fits on a screen.
 fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
-    for list in LISTS {
-        let List { title, unit, .. } = list;
-        if !is_telling(&list, process) {
-            continue;
-        }
-        let (profile, value) = match process.profiles.get(list.profile) {
-            Some(profile) => (profile, list.value),
-            None if list.profile == "peak" && process.numbers.was_killed() => {
-                let Some(heap) = process.profiles.get("heap") else {
-                    continue;
-                };
-                (heap, AT_PEAK)
-            }
-            None => continue,
-        };
-        let rate = process.numbers.heap_rate;
-        let estimate = match list.basis {
-            Basis::Bytes => sites::of_bytes(profile, value, rate),
-            Basis::Blocks => sites::of_blocks(profile, value, rate),
-            Basis::Samples => sites::of_samples(profile, value - 1),
-            Basis::Resident => of_heap(process).unwrap_or(Estimate::NONE),
-            Basis::Events | Basis::All => Estimate::EXACT,
-        };
+    let lists = LISTS.into_iter().filter_map(|list| {
+        let profile = process.profiles.get(list.profile)?;
         let (total, sites) = match list.basis {
-            Basis::Resident => sites::holders(profile, most, !estimate.is_too_weak()),
-            _ => sites::sites(profile, list.samples, most, value),
+            _ if !is_telling(&list, process) => return None,
+            Basis::Resident => sites::holders(profile, most),
+            _ => sites::sites(profile, list.samples, most, list.value),
         };
-        if total <= 0 {
-            continue;
-        }
+        (total > 0).then_some((list, profile, total, sites))
+    });
+    let lists: Vec<_> = lists.collect();
+    let each = (most / lists.len().max(1)).max(1);
+    for (list, profile, total, sites) in lists {
+        let List { title, unit, .. } = list;
+        let estimate = match list.basis {
+            Basis::Samples => sites::of_samples(profile, list.value - 1),
+            _ => Estimate::EXACT,
+        };
         let by = match list.basis {
-            Basis::Resident if estimate.is_too_weak() => String::new(),
-            Basis::Resident => format!(" (sites of the heap {estimate})"),
-            Basis::All => String::new(),
+            Basis::Resident | Basis::All => String::new(),
             Basis::Events => " (sampled)".to_owned(),
-            Basis::Bytes | Basis::Blocks | Basis::Samples => format!(" ({estimate})"),
+            Basis::Samples => format!(" ({estimate})"),
         };
         writeln!(to, "{title}: {}{by}", unit(total.unsigned_abs()))?;
-        if estimate.is_too_weak() && list.basis != Basis::Resident {
+        if estimate.is_too_weak() {
             writeln!(to, "  too few samples to name its sites")?;
             continue;
         }
-        let positions = match list.with_lines {
-            true => lines::of(profile, &sites, value),
-            false => Vec::new(),
-        };
-        for (number, site) in sites.iter().enumerate() {
-            if site.value <= 0 {
-                continue;
-            }
+        for site in sites.iter().filter(|site| site.value > 0).take(each) {
             writeln!(
                 to,
                 "  {:>10} {:>5.1} %  {}",
                 unit(site.value.unsigned_abs()),
                 100.0 * site.value as f64 / total as f64,
-                path(site, unit)
+                memory_sites::text(site, &[])
             )?;
-            if let Some(Some(position)) = positions.get(number) {
-                writeln!(to, "{:22}at {position}", "")?;
-            }
         }
     }
     Ok(())
@@ -346,84 +328,35 @@ fn is_telling(list: &List, process: &Process) -> bool {
     }
 }
 
-/// Returns the basis of the heap in use, if it was sampled.
-fn of_heap(process: &Process) -> Option<Estimate> {
-    let heap = process.profiles.get("heap")?;
-    Some(sites::of_bytes(heap, 3, process.numbers.heap_rate))
-}
+/// The number of size classes in the summary.
+const SIZES: usize = 3;
 
-/// Formats a site and its callers on one line. If the site has other callers too, the line shows
-/// the value of the named ones.
-fn path(site: &Site, unit: fn(u64) -> String) -> String {
-    let mut path = shortened(&site.function);
-    for caller in &site.callers {
-        path.push_str(" < ");
-        path.push_str(&shortened(caller));
-    }
-    if site.others > 0 {
-        let value = unit(site.value_of_callers.max(0).unsigned_abs());
-        let plural = if site.others == 1 { "" } else { "s" };
-        path.push_str(&format!(
-            " ({value}), +{} other caller{plural}",
-            site.others
-        ));
-    }
-    match site.lifetime {
-        None => path,
-        Some(0) => path + ", mostly within 1 us",
-        Some(from) => {
-            let to = decade(from.unsigned_abs().saturating_mul(10));
-            format!("{path}, mostly within {to}")
-        }
-    }
-}
-
-/// Formats a power of ten of nanoseconds.
-fn decade(nanoseconds: u64) -> String {
-    let seconds = nanoseconds / 1_000_000_000;
-    let milliseconds = nanoseconds / 1_000_000;
-    match (seconds, milliseconds) {
-        (1.., _) => format!("{seconds} s"),
-        (_, 1..) => format!("{milliseconds} ms"),
-        _ => format!("{} us", nanoseconds / 1000),
-    }
-}
-
-/// Writes the histogram of sizes: a line for each power of two.
-fn sizes(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
-    let mut doublings = vec![[0_u64; 2]; 17];
-    for &[size, mallocs, frees] in &numbers.classes {
+/// Writes the sizes that most blocks have: a power of two and the next smaller one are the bounds of each class.
+fn write_sizes(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
+    let mut doublings = [0_u64; 17];
+    let last = doublings.len() - 1;
+    for &[size, mallocs, _] in &numbers.classes {
         let at = size.max(1).next_power_of_two().trailing_zeros() as usize;
-        if let Some(doubling) = doublings.get_mut(at) {
-            doubling[0] += mallocs;
-            doubling[1] += mallocs.saturating_sub(frees);
-        }
+        doublings[at.min(last)] += mallocs;
     }
-    let [mallocs, frees, ..] = numbers.large;
-    doublings[16] = [mallocs, mallocs.saturating_sub(frees)];
-    let all: u64 = doublings.iter().map(|doubling| doubling[0]).sum();
+    doublings[last] += numbers.large[0];
+    let all: u64 = doublings.iter().sum();
     if all == 0 {
         return Ok(());
     }
-    writeln!(to, "block sizes: allocated, still allocated at exit")?;
-    let last = doublings.len() - 1;
-    for (at, [mallocs, live]) in doublings.into_iter().enumerate() {
-        if mallocs == 0 {
-            continue;
+    let mut largest: Vec<usize> = (0..doublings.len())
+        .filter(|&at| doublings[at] > 0)
+        .collect();
+    largest.sort_by_key(|&at| std::cmp::Reverse(doublings[at]));
+    largest.truncate(SIZES);
+    let parts = largest.into_iter().map(|at| {
+        let share = 100.0 * doublings[at] as f64 / all as f64;
+        let above = bytes((1 << at) / 2);
+        match at {
+            _ if at == last => format!("{share:.1} % above {above}"),
+            _ => format!("{share:.1} % of {above} to {}", bytes(1 << at)),
         }
-        let size = if at == last {
-            "larger".to_owned()
-        } else {
-            format!("<= {}", bytes(1 << at))
-        };
-        let share = mallocs as f64 / all as f64;
-        let bar = "#".repeat((share * 40.0).round() as usize);
-        let line = format!(
-            "  {size:>10} {:>15} {:>15}  {bar}",
-            count(mallocs),
-            count(live)
-        );
-        writeln!(to, "{}", line.trim_end())?;
-    }
-    Ok(())
+    });
+    let parts: Vec<String> = parts.collect();
+    writeln!(to, "  sizes      of blocks: {}", parts.join(", "))
 }

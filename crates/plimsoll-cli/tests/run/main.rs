@@ -36,6 +36,7 @@ mod signals;
 mod sites;
 mod sizes;
 mod small_stacks;
+mod table;
 mod temporary;
 mod threads;
 mod wall;

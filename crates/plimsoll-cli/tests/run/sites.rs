@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::scene::{Scene, report, run};
+use crate::scene::{Scene, number, report, reports, run};
+use crate::table::{row, rows};
 
 const SITES: &str = r#"
 #include <stdlib.h>
@@ -24,30 +25,87 @@ fn the_summary_names_holders_and_wasters() {
     let program = scene.c("sites", SITES);
     let output = run(&["--heap-rate", "1"], &program, &[]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    let after = |title: &str| -> &str {
-        let list = text
-            .split(title)
-            .nth(1)
-            .unwrap_or_else(|| panic!("{title} in {text}"));
-        list.lines().nth(1).unwrap()
-    };
-    assert!(
-        after("still allocated at exit:").contains("hoard < main"),
+    let hoard = row(&text, "hoard < main");
+    let waste = row(&text, "waste < main");
+    for column in ["at peak", "at exit", "resident", "allocated"] {
+        assert!(
+            is_about(hoard.number(column) / 1e6, 20.0),
+            "{column}: {text}"
+        );
+    }
+    assert_eq!(
+        [&hoard, &waste].map(|row| row.cell("calls")),
+        ["200", "200"],
         "{text}"
     );
-    assert!(
-        after("in use at the peak:").contains("hoard < main"),
+    assert_eq!(
+        [&hoard, &waste].map(|row| row.cell("temporary")),
+        ["-", "200"],
         "{text}"
     );
-    assert!(
-        after("allocated and freed:").contains("waste < main"),
-        "{text}"
-    );
-    assert!(text.contains("grow < main"), "{text}");
+    assert_eq!(waste.cell("at exit"), "-", "{text}");
+    assert_eq!(row(&text, "grow < main").cell("calls"), "1", "{text}");
     // The report names no function of the preloaded library.
     assert!(
         !text.contains("plimsoll_preload") && !text.contains("malloc"),
         "{text}"
+    );
+}
+
+/// Twenty sites of each kind: blocks, mappings, and waits for locks.
+const MANY: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#define SITE(n) \
+    __attribute__((noinline)) static void block##n(void) { kept[n] = malloc(100000 + n); } \
+    __attribute__((noinline)) static void map##n(void) { \
+        for (int i = 0; i < 100; i++) munmap(mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096); \
+    } \
+    __attribute__((noinline)) static void wait##n(void) { pthread_mutex_lock(&lock); pthread_mutex_unlock(&lock); }
+#define ALL(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7) do(8) do(9) do(10) do(11) do(12) do(13) do(14) \
+    do(15) do(16) do(17) do(18) do(19)
+static void *kept[20];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+ALL(SITE)
+static void *waits(void *_) {
+#define WAIT(n) wait##n();
+    for (int i = 0; i < 100; i++) { ALL(WAIT) }
+    return 0;
+}
+int main() {
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) pthread_create(threads + i, 0, waits, 0);
+    struct timespec pause = { 0, 1000000 };
+    for (int i = 0; i < 100; i++) { pthread_mutex_lock(&lock); nanosleep(&pause, 0); pthread_mutex_unlock(&lock); }
+#define WORK(n) block##n(); map##n();
+    ALL(WORK)
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+    return 0;
+}
+"#;
+
+/// Everything is in the summary at once, and it fits on a screen.
+#[test]
+fn a_summary_has_at_most_forty_lines() {
+    let scene = Scene::new("many-sites");
+    let program = scene.compile("cc", "many", MANY, &["-pthread"]);
+    let output = run(&["--heap-rate", "1"], &program, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    for list in [
+        "memory by site, exact:",
+        "mapped and unmapped: ",
+        "waited for locks: ",
+        "other resident memory",
+    ] {
+        assert!(text.contains(&format!("\n{list}")), "{list}: {text}");
+    }
+    assert_eq!(rows(&text).len(), 9, "{text}");
+    assert!(
+        text.lines().count() <= 40,
+        "{} lines: {text}",
+        text.lines().count()
     );
 }
 
@@ -63,17 +121,11 @@ int main(int count, char **sizes) {
 }
 "#;
 
-/// Returns the line of blocks in use at exit, and the one below.
-fn at_exit(program: &Path, arguments: [&str; 2]) -> (String, String) {
+fn summary(program: &Path, arguments: [&str; 2]) -> String {
     let output = run(&["--heap-rate", "64k"], program, &arguments)
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    let mut lines = text
-        .lines()
-        .skip_while(|line| !line.starts_with("still allocated"));
-    let mut next = || lines.next().unwrap_or_else(|| panic!("{text}")).to_owned();
-    (next(), next())
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// 40,000 blocks of 1,008 bytes are sampled 611 times on average at this rate. Both bounds are five
@@ -82,33 +134,76 @@ fn at_exit(program: &Path, arguments: [&str; 2]) -> (String, String) {
 fn estimates_state_their_samples_and_their_error() {
     let scene = Scene::new("estimates");
     let program = scene.c("blocks", BLOCKS);
-    let (line, below) = at_exit(&program, ["40000", "1000"]);
-    let words: Vec<&str> = line.split([' ', '±']).collect();
-    let [
-        "still",
-        "allocated",
-        "at",
-        "exit:",
-        mebibytes,
-        "MiB",
-        "(estimated",
-        "from",
-        samples,
-        "samples,",
-        "",
-        error,
-        "%)",
-    ] = words[..]
-    else {
-        panic!("{line}");
+    let text = summary(&program, ["40000", "1000"]);
+    let title = text
+        .lines()
+        .find(|line| line.starts_with("memory by site, "));
+    let title = title.unwrap_or_else(|| panic!("{text}"));
+    let words: Vec<&str> = title.split(' ').collect();
+    let [.., "estimated", "from", samples, "samples:"] = words[..] else {
+        panic!("{title}");
     };
-    let [mebibytes, samples, error]: [f64; 3] =
-        [mebibytes, samples, error].map(|number| number.parse().unwrap());
-    assert!((487.0..735.0).contains(&samples), "{line}");
-    assert!((7.0..=9.0).contains(&error), "{line}");
-    let exact = 40_000.0 * 1_008.0 / f64::from(1 << 20);
-    assert!((mebibytes - exact).abs() < exact * 5.0 * 0.041, "{line}");
-    assert!(below.contains("hoard < main"), "{below}");
+    let samples: f64 = samples.replace(',', "").parse().unwrap();
+    assert!((487.0..735.0).contains(&samples), "{title}");
+    let error = text
+        .lines()
+        .find(|line| line.ends_with(" %  95 % confidence"));
+    let error = error.and_then(|line| line.split('±').nth(1));
+    let error = error
+        .and_then(|rest| rest.split(' ').next())
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(
+        (7.0..=9.0).contains(&error.parse::<f64>().unwrap()),
+        "{text}"
+    );
+    // Scaled to the exact total, unless the estimate is further away than its error.
+    let exact = 40_000.0 * 1_008.0;
+    let hoard = row(&text, "hoard < main");
+    assert!(
+        (hoard.number("at exit") - exact).abs() < exact * 4.0 * 0.041,
+        "{text}"
+    );
+}
+
+/// The values of each column sum to the exact count in the lines above the table.
+#[test]
+fn columns_sum_to_the_exact_counts() {
+    let scene = Scene::new("sums");
+    let program = scene.c("blocks", BLOCKS);
+    for arguments in [
+        ["40000", "1000"],
+        ["20000", "100"],
+        ["3", "1000000"],
+        ["100000", "16"],
+    ] {
+        let text = summary(&program, arguments);
+        let (_, reports) = reports(
+            &run(&["--json", "--heap-rate", "64k"], &program, &arguments)
+                .output()
+                .unwrap(),
+        );
+        let report = &reports[0];
+        let sum = |column| {
+            rows(&text)
+                .iter()
+                .map(|row| row.number(column))
+                .sum::<f64>()
+        };
+        let live = number(report, "malloc_bytes") - number(report, "free_bytes");
+        for (column, exact) in [
+            ("at exit", live),
+            ("allocated", number(report, "malloc_bytes")),
+            ("calls", number(report, "mallocs")),
+        ] {
+            // The figures are rounded to a tenth of their units, and other runs have a few other blocks.
+            let (sum, exact) = (sum(column), exact as f64);
+            let tolerance = exact * 0.02 + 200.0;
+            assert!(
+                sum == 0.0 || (sum - exact).abs() < tolerance,
+                "{column}: {sum} of {exact}: {text}"
+            );
+        }
+    }
 }
 
 /// Of three blocks of 1 MB, all are sampled with a probability of 0.9999993. Of 40 blocks of 1 KB, one to
@@ -117,34 +212,26 @@ fn estimates_state_their_samples_and_their_error() {
 fn one_sample_names_a_site_only_if_its_blocks_are_large() {
     let scene = Scene::new("few");
     let program = scene.c("blocks", BLOCKS);
-    let (line, below) = at_exit(&program, ["3", "1000000"]);
-    assert!(line.contains("(estimated from 3 samples, ±"), "{line}");
-    assert!(below.contains("hoard < main"), "{below}");
+    let text = summary(&program, ["3", "1000000"]);
+    assert!(text.contains("estimated from 3 samples:"), "{text}");
+    assert_eq!(
+        row(&text, "hoard < main").cell("at exit"),
+        "2.9 MiB",
+        "{text}"
+    );
     // Some of the runs have a sample.
     for _ in 0..200 {
-        let output = run(&["--heap-rate", "64k"], &program, &["40", "1000"])
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stderr);
-        let Some((_, list)) = text.split_once("still allocated at exit: ") else {
-            continue;
-        };
-        let mut lines = list.lines();
-        let is_estimated = lines.next().is_some_and(|line| line.contains(" sample"));
-        if is_estimated && lines.next() == Some("  too few samples to name its sites") {
+        let text = summary(&program, ["40", "1000"]);
+        if text
+            .contains("memory by site: too few samples; with --heap-rate 1, every block is sampled")
+        {
+            assert!(!text.contains("hoard"), "{text}");
             return;
         }
     }
     panic!("in no run");
 }
 
-/// Returns the number at the beginning of a line, in MiB.
-fn mebibytes(line: &str) -> f64 {
-    let (number, _) = line.trim_start().split_once(" MiB").unwrap();
-    number.parse().unwrap()
-}
-
-/// Returns whether the value is as expected: blocks take a little more than their requested size.
 fn is_about(mebibytes: f64, expected: f64) -> bool {
     (mebibytes - expected).abs() < 0.02 * expected + 1.1
 }
@@ -183,15 +270,13 @@ fn blocks_of_cpp_belong_to_the_functions_that_want_them() {
     let options = ["--heap-rate", "1", "--out", out.to_str().unwrap()];
     let output = run(&options, &program, &[]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    for (row, expected) in [
+    for (site, expected) in [
         ("first < main", 70.0),
         ("second < main", 30.0),
         ("app::Table<std::string, unsigned long>::fill < main", 16.0),
     ] {
-        let list = text.split("\nallocated: ").nth(1).unwrap_or_default();
-        let found = list.lines().find(|line| line.contains(row));
-        let found = found.unwrap_or_else(|| panic!("{row} in {text}"));
-        assert!(is_about(mebibytes(found), expected), "{found}");
+        let allocated = row(&text, site).number("allocated") / f64::from(1 << 20);
+        assert!(is_about(allocated, expected), "{site}: {text}");
     }
     let reports =
         ["--top", "--tree", "--folded"].map(|view| report(&[view], &out.join("heap.pb.gz")));
@@ -227,14 +312,12 @@ fn a_site_with_several_callers_counts_the_others() {
     let program = scene.c("wrapped", WRAPPED);
     let output = run(&["--heap-rate", "1"], &program, &[]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    let row = "keep < first < main";
-    let list = text.split("\nstill allocated at exit: ").nth(1);
-    let found = list.and_then(|list| list.lines().find(|line| line.contains(row)));
-    let found = found.unwrap_or_else(|| panic!("{row} in {text}"));
-    let (_, of_callers) = found.split_once(" (").unwrap();
-    assert!(is_about(mebibytes(found), 100.0), "{found}");
-    assert!(is_about(mebibytes(of_callers), 70.0), "{found}");
-    assert!(found.ends_with(", +1 other caller"), "{found}");
+    let keep = row(&text, "keep < first < main");
+    assert!(
+        is_about(keep.number("at exit") / f64::from(1 << 20), 100.0),
+        "{text}"
+    );
+    assert!(keep.site.ends_with(" (70 %), +1 other caller"), "{keep:?}");
     assert!(!text.contains("default_malloc"), "{text}");
 }
 

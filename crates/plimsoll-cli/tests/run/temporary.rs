@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::scene::{Scene, run};
+use crate::table;
 
 /// Each function allocates 100 blocks, unless its comment says more.
 const KINDS: &str = r#"
@@ -73,24 +74,12 @@ int main() {
 }
 "#;
 
-/// Returns the rows of a list of the summary.
-fn rows<'a>(text: &'a str, title: &str) -> Vec<&'a str> {
-    let list = text.split(&format!("\n{title}: ")).nth(1);
-    let rows = list.map(|list| {
-        let rows = list.lines().skip(1);
-        rows.take_while(|row| row.starts_with(' ')).collect()
-    });
-    rows.unwrap_or_default()
-}
-
-/// Returns the number in the list of temporary blocks for a function.
+/// Returns the number of temporary blocks of a function.
 fn temporary(text: &str, function: &str) -> u64 {
-    let found = rows(text, "temporary blocks").into_iter().find(|row| {
-        row.split_once("%  ")
-            .is_some_and(|(_, path)| path.starts_with(&format!("{function} <")))
-    });
-    let number = found.and_then(|row| row.split_whitespace().next());
-    number.map_or(0, |number| number.replace(',', "").parse().unwrap())
+    let rows = table::rows(text).into_iter();
+    let mut found = rows
+        .filter(|row| table::without_positions(&row.site).starts_with(&format!("{function} <")));
+    found.next().map_or(0, |row| row.number("temporary") as u64)
 }
 
 #[test]
@@ -124,9 +113,12 @@ fn exactly_the_blocks_freed_before_the_next_allocation_are_temporary() {
     ] {
         assert_eq!(temporary(&text, function), expected, "{function} in {text}");
     }
-    let line = format!("{}/kinds.c:14 < ", scene_name(&scene));
-    let positions = rows(&text, "temporary blocks");
-    assert!(positions.iter().any(|row| row.contains(&line)), "{text}");
+    let plain = format!("plain ({}/kinds.c:11) < ", scene_name(&scene));
+    let rows = table::rows(&text);
+    assert!(
+        rows.iter().any(|row| row.site.starts_with(&plain)),
+        "{text}"
+    );
 }
 
 fn scene_name(scene: &Scene) -> String {
@@ -194,10 +186,7 @@ fn the_share_of_temporary_blocks_is_estimated_within_its_error() {
         assert!((share - 30.0).abs() < 5.0 * 1.03, "{text}");
         assert!((1.7..=2.4).contains(&error), "{text}");
     }
-    assert!(
-        rows(&text, "temporary blocks")[0].contains("brief < main"),
-        "{text}"
-    );
+    assert!(temporary(&text, "brief") > 0, "{text}");
 }
 
 /// A share of all has no sample of the rest, but its error is not zero.
@@ -295,13 +284,8 @@ fn heaptrack_counts_the_same_temporary_blocks() {
     .output()
     .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    let title = text.split("\ntemporary blocks: ").nth(1);
-    let ours = title.and_then(|list| list.split(' ').next());
-    let ours: u64 = ours
-        .unwrap_or_else(|| panic!("{text}"))
-        .replace(',', "")
-        .parse()
-        .unwrap();
+    let rows = table::rows(&text);
+    let ours: u64 = rows.iter().map(|row| row.number("temporary") as u64).sum();
     assert!(ours.abs_diff(theirs) <= 10, "{ours} and {theirs}: {line}");
     assert!(ours.abs_diff(37_000) <= 10, "{text}");
 }

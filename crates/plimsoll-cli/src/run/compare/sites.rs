@@ -1,11 +1,11 @@
 //! The sites of two runs or profiles, and the differences of their sums.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::figure::Unit;
 use super::noise::{self, Noise, Sum};
 use crate::profile::{Frames, Profile, Sample, Stack};
-use crate::run::sites::{callers, generated};
+use crate::run::sites::Scripts;
 
 /// Sums by site. A site is a function with its next callers, innermost first: code may lie elsewhere in
 /// the other run, so sites are compared by name.
@@ -39,7 +39,7 @@ impl Sites {
         each: impl FnOnce(&mut dyn FnMut(&Sample<'_>, &Stack)),
     ) {
         let noise = Noise::of(profile, at);
-        let generated: HashSet<u32> = generated(profile, frames);
+        let scripts = Scripts::of(profile, frames);
         let mut by_frames: HashMap<Vec<u32>, Sum> = HashMap::new();
         each(&mut |sample, stack| {
             let value = sample.value(at);
@@ -52,7 +52,7 @@ impl Sites {
             };
             let stack = stack.frames();
             let leaf = stack.first().copied();
-            let path = leaf.into_iter().chain(callers(stack, &generated));
+            let path = leaf.into_iter().chain(scripts.callers(stack));
             by_frames.entry(path.collect()).or_default().add(sum);
         });
         for (path, sum) in by_frames {

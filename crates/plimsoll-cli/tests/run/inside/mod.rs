@@ -241,15 +241,9 @@ fn sites_are_the_callers_of_the_redirected_functions() {
     let program = compile(&scene, "sites", user, &[]);
     let output = run(&["--heap-rate", "1"], &program, &[]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    let list = text.split("still allocated at exit:").nth(1).unwrap();
-    let is_site = |line: &&str| !line.trim_start().starts_with("at ");
-    let lines: Vec<&str> = list.lines().skip(1).filter(is_site).take(2).collect();
-    assert!(lines[0].contains("grow < main"), "{text}");
-    assert!(lines[1].contains("hoard < main"), "{text}");
-    assert!(
-        lines[0].contains("925.0 KiB") && lines[1].contains("600.0 KiB"),
-        "{text}"
-    );
+    let at_exit = |site| crate::table::row(&text, site).cell("at exit").to_owned();
+    assert_eq!(at_exit("grow < main"), "925.0 KiB", "{text}");
+    assert_eq!(at_exit("hoard < main"), "600.0 KiB", "{text}");
 }
 
 /// Runs a program that must work as without; returns the obstacle.
