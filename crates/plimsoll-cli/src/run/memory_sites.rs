@@ -141,10 +141,11 @@ impl<'a> Column<'a> {
         self.estimate.is_too_weak()
     }
 
-    fn share(&self, value: i64) -> f64 {
+    /// Returns a value as a share of `whole`; 0 if it is too weak.
+    fn share(&self, value: i64, whole: f64) -> f64 {
         match self.is_too_weak() {
             true => 0.0,
-            false => value as f64 / self.sum as f64,
+            false => value as f64 * self.scale / whole,
         }
     }
 
@@ -288,10 +289,26 @@ fn write_row(
     writeln!(to, "  {last}")
 }
 
+/// Returns the total that the values of a column are shares of: of memory in use, the largest of its columns. So what is
+/// left of a large heap at the exit does not displace the sites of its peak.
+fn whole(columns: &[Column<'_>], of: &Column<'_>) -> f64 {
+    use Question::{Allocated, AtExit, AtPeak, Calls, Resident, Temporary};
+    let kind = match of.question {
+        AtPeak | AtExit | Resident => &[AtPeak, AtExit, Resident][..],
+        Allocated => &[Allocated],
+        Calls | Temporary => &[Calls, Temporary],
+    };
+    let same = columns
+        .iter()
+        .filter(|column| kind.contains(&column.question));
+    same.map(|column| column.total).fold(1.0, f64::max)
+}
+
 /// Returns the sites with the largest shares, in the order of the first column with different values.
 fn rows<'a>(columns: &'a [Column<'_>], most: usize) -> Vec<Row<'a>> {
     let mut rows: HashMap<(&str, Option<&str>), Row<'a>> = HashMap::new();
     for (number, column) in columns.iter().enumerate() {
+        let whole = whole(columns, column);
         for site in &column.sites {
             let key = (&*site.function, site.script.as_deref());
             let row = rows.entry(key).or_insert_with(|| Row {
@@ -302,7 +319,7 @@ fn rows<'a>(columns: &'a [Column<'_>], most: usize) -> Vec<Row<'a>> {
             });
             // Several functions may have one name.
             row.values[number] = row.values[number].saturating_add(site.value);
-            let share = column.share(row.values[number]);
+            let share = column.share(row.values[number], whole);
             if share > row.share {
                 (row.column, row.share, row.site) = (number, share, site);
             }

@@ -8,7 +8,7 @@ use super::memory_sites;
 use super::numbers::{EXECUTED, Numbers};
 use super::ran::Ran;
 use super::roll::Roll;
-use super::sites::{self, Estimate};
+use super::sites::{self, Estimate, Site};
 use super::temporary;
 use super::units::{bytes, count, counted, nanoseconds, seconds};
 use super::{Unseen, resident};
@@ -265,6 +265,9 @@ fn why_unseen(numbers: &Numbers) -> Option<&'static str> {
     }
 }
 
+/// The smallest share of a site in a list.
+const MIN_SHARE: f64 = 0.01;
+
 /// Writes the lists. They share at most `most` lines, so that the summary fits on a screen.
 fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
     let lists = LISTS.into_iter().filter_map(|list| {
@@ -294,7 +297,8 @@ fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
             writeln!(to, "  too few samples to name its sites")?;
             continue;
         }
-        for site in sites.iter().filter(|site| site.value > 0).take(each) {
+        let is_large = |site: &&Site| site.value as f64 >= MIN_SHARE * total as f64;
+        for site in sites.iter().filter(is_large).take(each) {
             writeln!(
                 to,
                 "  {:>10} {:>5.1} %  {}",
