@@ -113,8 +113,7 @@ impl<'a> Column<'a> {
         let rate = process.numbers.heap_rate;
         let estimate = match question {
             Question::Calls | Question::Temporary => sites::of_blocks(profile, at, rate),
-            // The account divides what the heap's sites have.
-            Question::Resident => sites::of_bytes(process.profiles.get("heap")?, 3, rate),
+            Question::Resident => of_resident(process)?,
             _ => sites::of_bytes(profile, at, rate),
         };
         let (sum, sites) = match question {
@@ -163,6 +162,19 @@ impl<'a> Column<'a> {
         let rest = (self.total - values as f64 * self.scale).round();
         (rest >= 1.0 && !self.is_too_weak()).then(|| self.question.unit()(rest as u64))
     }
+}
+
+/// Returns the basis of the resident bytes of the heap's sites. Not all blocks in use are resident.
+fn of_resident(process: &Process) -> Option<Estimate> {
+    let numbers = &process.numbers;
+    let counted = sites::of_bytes(process.profiles.get("heap")?, 3, numbers.heap_rate);
+    Some(match (numbers.heap_in_use, numbers.heap_error) {
+        (Some(in_use), Some(error)) if error > 0 || counted != Estimate::EXACT => Estimate {
+            samples: counted.samples.min(numbers.live_objects() as f64),
+            error: sites::CONFIDENCE * error as f64 / in_use.max(1) as f64,
+        },
+        _ => counted,
+    })
 }
 
 /// A site with its values in all columns.

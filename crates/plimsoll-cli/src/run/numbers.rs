@@ -132,6 +132,10 @@ pub struct Numbers {
     pub peak_resident: u64,
     /// The resident memory at the end: `resident`, and its parts by owner, in bytes.
     pub memory: Option<BTreeMap<String, u64>>,
+    /// The resident bytes of blocks in use at the end, and the standard error of their division among sites. `None`
+    /// without `memory`.
+    pub heap_in_use: Option<u64>,
+    pub heap_error: Option<u64>,
     /// The highest reading of the resident memory with its parts by owner.
     pub maximum: Option<Maximum>,
 }

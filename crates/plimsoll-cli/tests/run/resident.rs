@@ -111,6 +111,40 @@ fn a_block_is_heap_whatever_the_program_asks_of_the_kernel_for_its_pages() {
     }
 }
 
+/// Touches 100 MiB, and nothing of 5 GiB.
+const UNTOUCHED: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+__attribute__((noinline)) static char *reserves(void) { return malloc(5L << 30) + 1 - 1; }
+__attribute__((noinline)) static char *fills(void) {
+    char *block = malloc(100 << 20);
+    memset(block, 1, 100 << 20);
+    return block + 1 - 1;
+}
+int main() { return !(reserves() && fills()); }"#;
+
+#[test]
+fn resident_memory_belongs_to_the_site_that_touched_it() {
+    let scene = Scene::new("resident-untouched");
+    let program = scene.c("untouched", UNTOUCHED);
+    let output = run(&[], &program, &[]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    let row = |has: &str| -> Vec<&str> {
+        let line = text.lines().find(|line| line.contains(has));
+        let line = line.unwrap_or_else(|| panic!("{has}: {text}"));
+        let cells = line.split("  ").map(str::trim);
+        cells.filter(|cell| !cell.is_empty()).collect()
+    };
+    let column = row("resident   allocated")
+        .iter()
+        .position(|&title| title == "resident");
+    let column = column.unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(row("fills (")[column], "100.0 MiB", "{text}");
+    // The page with the header of the block, or a huge page.
+    let reserved = row("reserves (")[column];
+    assert!(reserved.ends_with("KiB") || reserved == "2.0 MiB", "{text}");
+}
+
 #[test]
 fn the_summary_begins_with_the_resident_memory_and_names_who_touched_it() {
     let scene = Scene::new("resident-text");

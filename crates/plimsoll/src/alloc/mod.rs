@@ -218,6 +218,16 @@ pub(crate) fn is_over_c(probe: Option<usize>, is_of_c: impl Fn(usize) -> bool) -
     is_over_c
 }
 
+/// Visits the sampled blocks that stay in the underlying allocator, with their samples: those above
+/// [`size_class::LARGEST`], and all in a preloaded library. Not for hooks.
+pub(crate) fn for_each_inside(
+    mut visit: impl FnMut(std::ops::Range<usize>, crate::sampler::Sample),
+) {
+    sampled_inside::SAMPLED_INSIDE.for_each(|address, noted| {
+        visit(address..address + noted.bytes(), noted.sample);
+    });
+}
+
 /// Returns the address range of the program's sampled blocks, which lie outside the inner
 /// allocator.
 pub(crate) fn sampled_range() -> std::ops::Range<usize> {

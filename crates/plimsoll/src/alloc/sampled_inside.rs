@@ -70,6 +70,11 @@ impl Noted {
 }
 
 impl Noted {
+    /// Returns the size in bytes at which the block was noted.
+    pub(super) fn bytes(&self) -> usize {
+        self.size.bytes()
+    }
+
     /// Records the free of a block of `now` bytes at this address.
     pub(super) fn record_free(&self, now: usize, is_temporary: bool) {
         self.sample.record_free(self.size(now), is_temporary);
@@ -212,6 +217,31 @@ impl SampledInside {
             .find_map(|line| line.take(address))
     }
 
+    /// Visits the addresses of all noted blocks, with their samples. Blocks that come or go meanwhile may be missing. Not
+    /// for hooks.
+    pub(super) fn for_each(&self, mut visit: impl FnMut(usize, &Noted)) {
+        let first = match self.region.committed() {
+            0 => None,
+            _ => Some((self.region.base(), LINES)),
+        };
+        let others = (0..MAX_TABLES).map_while(|number| self.table(number));
+        let others = others.map(|table| (table.base, FIRST_LINES << table.number));
+        for (base, lines) in first.into_iter().chain(others) {
+            // SAFETY: there are this many lines, which are never unmapped.
+            let lines = unsafe { std::slice::from_raw_parts(base as *const Line, lines) };
+            for line in lines {
+                for at in 0..PLACES {
+                    let address = line.addresses[at].load(Ordering::Acquire);
+                    let noted = line.noted(at);
+                    // Otherwise the place may have another block's sample now.
+                    if address != 0 && line.addresses[at].load(Ordering::Acquire) == address {
+                        visit(address, &noted);
+                    }
+                }
+            }
+        }
+    }
+
     fn first_line(&self, address: usize) -> &Line {
         let piece = address / PIECE;
         let page = (mixed(piece / LINES_ON_PAGE) >> 48) as usize % (LINES / LINES_ON_PAGE);
@@ -298,7 +328,17 @@ impl Line {
     fn take(&self, address: usize) -> Option<Noted> {
         let mut places = self.addresses.iter();
         let at = places.position(|place| place.load(Ordering::Relaxed) == address)?;
-        let noted = Noted {
+        let noted = self.noted(at);
+        self.addresses[at].store(0, Ordering::Release);
+        let fewer = |count: u8| (count != u8::MAX).then(|| count.saturating_sub(1));
+        let _ = filtered(address).fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+        Some(noted)
+    }
+
+    /// Returns the sample of a place in use.
+    #[inline]
+    fn noted(&self, at: usize) -> Noted {
+        Noted {
             sample: Sample {
                 bucket: Bucket(self.buckets[at].load(Ordering::Relaxed)),
                 cycle: CycleNumber(self.cycles[at].load(Ordering::Relaxed)),
@@ -306,11 +346,7 @@ impl Line {
                 born: AllocatedAt(self.born[at].load(Ordering::Relaxed)),
             },
             size: SizeCode(self.sizes[at].load(Ordering::Relaxed)),
-        };
-        self.addresses[at].store(0, Ordering::Release);
-        let fewer = |count: u8| (count != u8::MAX).then(|| count.saturating_sub(1));
-        let _ = filtered(address).fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
-        Some(noted)
+        }
     }
 }
 

@@ -402,6 +402,8 @@ fn numbers(
     if let Some(memory) = memory {
         let owners = memory.by_owner.iter();
         let owners = owners.map(|(owner, bytes)| (*owner, *bytes));
+        to.number("heap_in_use", memory.heap_in_use);
+        to.number("heap_error", memory.heap_error);
         to.object("memory", by_owner(memory.bytes, owners));
     }
     if let Some(maximum) = maximum::highest(memory.map(|memory| &memory.by_owner)) {

@@ -84,6 +84,8 @@ pub(crate) const IN_USE_TYPES: [ValueType; 2] = [SAMPLE_TYPES[2], SAMPLE_TYPES[3
 /// The samples of one site and size with the same labels.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
+    /// The name of its bucket in the event table.
+    pub(super) bucket: u32,
     /// The size of each object; 0 if sizes are mixed.
     pub(super) size: u64,
     pub(super) labels: Labels,
@@ -125,7 +127,7 @@ impl Amount {
     /// Returns the variance of the estimated bytes: a sample of weight w and size s adds
     /// `s² w (w - 1)`. Exact if all samples of a site have the same weight, that is, if the rate
     /// never changed.
-    fn variance_of_bytes(self) -> f64 {
+    pub(super) fn variance_of_bytes(self) -> f64 {
         if self.samples == 0 || self.weight == 0 {
             return 0.0;
         }
@@ -144,6 +146,7 @@ impl Site {
             bytes: record.cells[bytes],
         };
         Self {
+            bucket: record.name,
             size: record.size,
             labels: record.labels,
             stack: Stack::of(record),
@@ -356,6 +359,7 @@ mod tests {
             bytes: samples * weight.times(size as usize),
         };
         Site {
+            bucket: 0,
             size,
             labels: Labels::NONE,
             stack: Stack::Unknown(""),

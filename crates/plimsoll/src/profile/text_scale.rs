@@ -93,6 +93,7 @@ mod tests {
             bytes: samples * weight.times(size),
         };
         Site {
+            bucket: 0,
             size: size as u64,
             labels: Labels::NONE,
             stack: Stack::Unknown(""),

@@ -348,6 +348,13 @@ pub fn memory_has_owners() {
     near(in_use(&half) - in_use(&empty), 50_500_000);
     // The freed small blocks are still resident.
     assert!(held(&half) - held(&full) > 20_000_000);
+    // A block that is in use, and not resident, takes nothing from the memory that is held.
+    let untouched = black_box(vec![0u8; 1 << 30]);
+    let with = reconcile();
+    explained(&with);
+    near(in_use(&with) - in_use(&half), 0);
+    near(held(&with) - held(&half), 0);
+    drop(untouched);
     plimsoll::free_os_memory();
     let purged = reconcile();
     explained(&purged);

@@ -209,3 +209,59 @@ fn accounts() {
 fn an_account_explains_at_most_the_rest() {
     child::run("an_account_explains_at_most_the_rest", "", accounts);
 }
+
+#[inline(never)]
+fn never_touched() -> Vec<u8> {
+    black_box(vec![0; 2 << 30])
+}
+
+#[inline(never)]
+fn half_touched() -> Vec<u8> {
+    let mut block = vec![0; 64 << 20];
+    block[..32 << 20].fill(1);
+    black_box(block)
+}
+
+#[inline(never)]
+fn all_touched() -> Vec<Vec<u8>> {
+    black_box((0..20).map(|_| vec![1; 2 << 20]).collect())
+}
+
+/// A site has the resident part of its large blocks, not the part of them in all blocks. Free memory stays free
+/// memory, although more blocks are in use than memory is resident.
+fn untouched_blocks() {
+    let blocks = (never_touched(), half_touched(), all_touched());
+    let mut holes: Vec<Vec<u8>> = (0..20_000).map(|_| vec![1; 1000]).collect();
+    let mut number = 0;
+    holes.retain(|_| {
+        number += 1;
+        number % 2 == 0
+    });
+    let reconciliation = reconcile();
+    let profile = Profile::of("memory");
+    let of = |site: &str| sum(&profile, &["[heap: blocks in use]", site]);
+    // A huge page may contain more than was touched.
+    assert_near(of("memory_profile::never_touched"), 0, 3 * MIB);
+    assert_near(of("memory_profile::half_touched"), 32 * MIB, 3 * MIB);
+    assert_near(of("memory_profile::all_touched"), 40 * MIB, 3 * MIB);
+    let row = |name: &str| {
+        let mut rows = reconciliation.rows.iter();
+        rows.find(|row| row.name == name).unwrap().resident as i64
+    };
+    let in_use = row("heap: blocks in use") + row("heap: sampled blocks");
+    assert_near(in_use, 72 * MIB + 10_000_000, 4 * MIB);
+    assert_near(row("heap: held or fragmented"), 10_000_000, 3 * MIB);
+    let free = sum(&profile, &["[heap: free, held by the allocator]"]);
+    assert_near(free, 10_000_000, 3 * MIB);
+    drop((blocks, holes));
+}
+
+// The samples of the small blocks have an error of 1 %; those of large ones have none.
+#[test]
+fn sites_of_untouched_blocks_have_their_resident_part() {
+    child::run(
+        "sites_of_untouched_blocks_have_their_resident_part",
+        "heap_rate=16k",
+        untouched_blocks,
+    );
+}

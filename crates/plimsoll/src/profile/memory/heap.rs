@@ -1,6 +1,7 @@
 //! Divides the resident memory of the program's allocator among the sites of its blocks.
 //!
-//! The blocks in use are divided in proportion to the estimates of the `heap` profile. Slack and
+//! The blocks in use are divided in proportion to the estimates of the `heap` profile, less the pages of large blocks
+//! that are not resident. Slack and
 //! free space in pages are divided by block size first, as in the `fragmentation` profile. Memory
 //! that belongs to no size stays whole: free pages, and all free memory of an allocator that does
 //! not report its pages.
@@ -8,9 +9,9 @@
 use super::{Categories, below, categories, sample};
 use crate::label::Labels;
 use crate::profile::fragmentation::{NO_SAMPLE, shares};
-use crate::profile::heap::{Site, records};
+use crate::profile::heap::{Amount, Site, records};
 use crate::profile::reading::{Sample, Stack, Tag};
-use crate::stats::reconcile::parts::slack_of_c;
+use crate::stats::reconcile::parts::{Untouched, slack_of_c};
 use crate::stats::{ClassSpace, fragmentation};
 
 /// The figures of a division, in bytes.
@@ -20,6 +21,8 @@ pub(super) struct Heap {
     pub(super) by_site: u64,
     /// The number of samples of blocks in use.
     pub(super) samples: u64,
+    /// The standard error of the blocks in use that were divided.
+    pub(super) error: u64,
 }
 
 /// Adds samples for the heap: `blocks` resident bytes of blocks in use, and `held` others.
@@ -27,19 +30,21 @@ pub(super) struct Heap {
 pub(super) fn divide(
     (blocks, held): (u64, u64),
     (is_over_c, is_mixed): (bool, bool),
+    untouched: &Untouched,
     to: &mut Vec<Sample>,
 ) -> Heap {
     let sites: Vec<Site> = records();
+    let mut accuracy = Accuracy::default();
     let in_use = sites.iter().map(|site| {
-        let bytes = (site.in_use().bytes as i64).max(0) as u64;
-        (site.stack.clone(), site.labels, bytes)
+        let untouched = untouched.by_bucket.get(&site.bucket).copied().unwrap_or(0);
+        (
+            site.stack.clone(),
+            site.labels,
+            accuracy.add(site.in_use(), untouched),
+        )
     });
-    spread(
-        blocks,
-        in_use.collect(),
-        &["[heap]", "[heap: blocks in use]"],
-        to,
-    );
+    let in_use: Vec<Weight> = in_use.collect();
+    spread(blocks, in_use, &["[heap]", "[heap: blocks in use]"], to);
     let (mut free, mut slack) = (Vec::new(), Vec::new());
     if let Ok((figures, sampled)) = fragmentation::read() {
         let of_site = |sample: Sample| {
@@ -93,6 +98,34 @@ pub(super) fn divide(
         all: blocks + held,
         by_site: blocks + free_bytes + slack_bytes,
         samples: sites.iter().map(|site| site.in_use().samples).sum(),
+        error: accuracy.error(blocks),
+    }
+}
+
+/// The accuracy of the estimates by which the resident blocks are divided.
+#[derive(Default)]
+struct Accuracy {
+    bytes: f64,
+    variance: f64,
+}
+
+impl Accuracy {
+    /// Adds the blocks in use of a site, and returns their resident bytes.
+    fn add(&mut self, in_use: Amount, untouched: u64) -> u64 {
+        let bytes = (in_use.bytes as i64).max(0) as u64;
+        let resident = bytes.saturating_sub(untouched);
+        let share = resident as f64 / bytes.max(1) as f64;
+        self.bytes += resident as f64;
+        self.variance += in_use.variance_of_bytes() * share * share;
+        resident
+    }
+
+    /// Returns the standard error of the sum in bytes, as a part of `resident` bytes. If fewer are resident than
+    /// the estimates add up to, small blocks were not touched either: any site may have them.
+    fn error(&self, resident: u64) -> u64 {
+        let more = (self.bytes - resident as f64 - self.variance.sqrt()).max(0.0);
+        let error = (self.variance + more * more).sqrt();
+        (error as u64).min(resident)
     }
 }
 

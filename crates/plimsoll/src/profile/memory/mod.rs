@@ -114,6 +114,9 @@ pub(crate) struct AtExit {
     /// The resident bytes.
     pub(crate) bytes: u64,
     pub(crate) by_owner: ByOwner,
+    /// The resident bytes of blocks in use, and the standard error of their division among sites.
+    pub(crate) heap_in_use: u64,
+    pub(crate) heap_error: u64,
 }
 
 /// Reads the resident memory without the stacks of threads: at the end of a process, none of them is
@@ -124,9 +127,12 @@ pub(crate) fn read_at_exit() -> Option<AtExit> {
     let threads = Threads::names();
     let resident = parts::read(PrivateFiles::Divided)?;
     let by_owner = sums(&resident);
+    let heap_in_use = resident.parts.get(&Holder::Blocks).copied().unwrap_or(0);
     let division = Division::of(resident, &threads);
     Some(AtExit {
         bytes: division.bytes,
+        heap_in_use,
+        heap_error: division.heap_error,
         reading: reading(moment, division.samples, division.comments),
         by_owner,
     })
@@ -173,6 +179,8 @@ struct Division {
     bytes: u64,
     samples: Vec<Sample>,
     comments: Vec<String>,
+    #[cfg(feature = "preload")]
+    heap_error: u64,
 }
 
 impl Division {
@@ -192,12 +200,14 @@ impl Division {
             is_over_c,
             is_mixed,
             live,
+            untouched,
         } = resident;
         let of = |holder| parts.get(&holder).copied().unwrap_or(0);
         let mut samples = Vec::new();
         let heap = heap::divide(
             (of(Holder::Blocks), of(Holder::Held)),
             (is_over_c, is_mixed),
+            &untouched,
             &mut samples,
         );
         let (mut others, mut reported) = (0, 0);
@@ -225,8 +235,8 @@ impl Division {
             bytes - estimated - unexplained,
         )];
         comments.push(format!(
-            "plimsoll: heap: {} bytes resident, of which {} are divided among sites by {} samples, an estimate; {live} bytes in live blocks exactly",
-            heap.all, heap.by_site, heap.samples,
+            "plimsoll: heap: {} bytes resident, of which {} are divided among sites by {} samples, an estimate with a standard error of {} bytes; {live} bytes in live blocks exactly, of which {} are estimated not to be resident",
+            heap.all, heap.by_site, heap.samples, heap.error, untouched.bytes,
         ));
         if !is_measured {
             comments.push(
@@ -238,6 +248,8 @@ impl Division {
             bytes,
             samples,
             comments,
+            #[cfg(feature = "preload")]
+            heap_error: heap.error,
         }
     }
 }

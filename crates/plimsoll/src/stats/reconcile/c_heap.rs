@@ -55,13 +55,21 @@ pub(crate) fn slack(size: u64) -> u64 {
     (size + HEADER).next_multiple_of(ALIGNMENT).max(SMALLEST) - size
 }
 
+/// A part of memory that the C library's allocator has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) range: Range<usize>,
+    /// Whether it is a block with a mapping of its own; otherwise a part of an arena.
+    pub(super) is_block: bool,
+}
+
 /// Returns the parts of nameless memory that are heap, in order. Memory whose first four words form
 /// a consistent heap header is taken for heap. Headers are searched for in `range`. A part ends before `limit`,
 /// the end of the nameless memory behind `range`: the kernel splits a mapping where a call changes a part of it.
 ///
 /// Only resident pages are read: reading others would add to the page tables of the program, a page for
 /// each 2 MiB.
-pub(super) fn parts(range: &Range<usize>, limit: usize, tables: &PageTables) -> Vec<Range<usize>> {
+pub(super) fn parts(range: &Range<usize>, limit: usize, tables: &PageTables) -> Vec<Part> {
     let mut page = [0; PAGE_WORDS];
     parts_by(range, limit, |at| {
         if tables.resident(&(at..at + PAGE)) == 0 {
@@ -76,7 +84,7 @@ fn parts_by(
     range: &Range<usize>,
     limit: usize,
     mut words: impl FnMut(usize) -> Option<[usize; 4]>,
-) -> Vec<Range<usize>> {
+) -> Vec<Part> {
     let mut parts = Vec::new();
     let (mut at, mut strange) = (range.start, 0);
     while at < range.end {
@@ -95,7 +103,10 @@ fn parts_by(
         let length = of_arena.or_else(|| mapped_block(head));
         match length.filter(|&length| length <= left) {
             Some(length) => {
-                parts.push(at..at + length);
+                parts.push(Part {
+                    range: at..at + length,
+                    is_block: of_arena.is_none(),
+                });
                 at += length;
             }
             None => {
@@ -129,6 +140,20 @@ fn mapped_block([before, size, ..]: [usize; 4]) -> Option<usize> {
 mod tests {
     use super::*;
 
+    fn block(range: Range<usize>) -> Part {
+        Part {
+            range,
+            is_block: true,
+        }
+    }
+
+    fn of_arena(range: Range<usize>) -> Part {
+        Part {
+            range,
+            is_block: false,
+        }
+    }
+
     #[test]
     fn blocks_are_found_behind_blocks_and_behind_other_data() {
         let start = 0x7f12_3450_0000;
@@ -147,8 +172,8 @@ mod tests {
         assert_eq!(
             found,
             [
-                start + PAGE..start + 4 * PAGE,
-                start + 4 * PAGE..start + 6 * PAGE
+                block(start + PAGE..start + 4 * PAGE),
+                block(start + 4 * PAGE..start + 6 * PAGE)
             ]
         );
     }
@@ -158,7 +183,7 @@ mod tests {
         let start = 0x7f12_3400_0000;
         let grown = [start + 48, 0, 0x23000, 0x23000];
         let found = parts_by(&(start..start + 0x21000), start + 0x21000, |_| Some(grown));
-        assert_eq!(found.first(), Some(&(start..start + 0x21000)));
+        assert_eq!(found.first(), Some(&of_arena(start..start + 0x21000)));
         assert_eq!(found.len(), 1);
     }
 
@@ -172,7 +197,7 @@ mod tests {
                 false => [0; 4],
             })
         });
-        assert_eq!(found, vec![start..start + 0x21000]);
+        assert_eq!(found, [of_arena(start..start + 0x21000)]);
     }
 
     #[test]

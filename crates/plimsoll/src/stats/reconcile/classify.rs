@@ -92,6 +92,8 @@ pub(super) struct Sorted {
     pub(super) mapped: [u64; OWNERS],
     /// The ranges of the C library's allocator.
     pub(super) c_heap: Vec<Range<usize>>,
+    /// Bytes that are not resident, of its blocks with mappings of their own.
+    pub(super) untouched_of_c: u64,
 }
 
 pub(super) fn sort(mappings: &[Mapping], known: &Known) -> Sorted {
@@ -101,6 +103,7 @@ pub(super) fn sort(mappings: &[Mapping], known: &Known) -> Sorted {
         resident: [0; OWNERS],
         mapped: [0; OWNERS],
         c_heap: Vec::new(),
+        untouched_of_c: 0,
     };
     // The zero-initialized variables of the last file.
     let mut variables = 0..0;
@@ -251,8 +254,8 @@ impl Sorted {
                 None => Vec::new(),
             }
         };
-        let mut found: Vec<Range<usize>> = Vec::new();
-        let end = |parts: &[Range<usize>]| parts.last().map_or(0, |last| last.end);
+        let mut found: Vec<c_heap::Part> = Vec::new();
+        let end = |parts: &[c_heap::Part]| parts.last().map_or(0, |last| last.range.end);
         let is_searched = |unowned: &&Unowned<'_>| unowned.rest.mapping.writable;
         for one in unowned.iter().filter(is_searched) {
             let mut parts = Vec::new();
@@ -261,25 +264,39 @@ impl Sorted {
             }
             if one.with_stacks != one.others {
                 // Parts that lie behind a stack which lies in no block.
-                let unseen = parts.iter().fold(one.others.clone(), without);
+                let seen = parts.iter().map(|part| &part.range);
+                let unseen = seen.fold(one.others.clone(), without);
                 for range in &unseen {
                     parts.extend(heap(range, &others, end(&found)));
                 }
-                parts.sort_by_key(|part| part.start);
+                parts.sort_by_key(|part| part.range.start);
             }
             found.extend(parts);
         }
+        let (blocks, of_arenas): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|part| part.is_block);
+        let ranges = |parts: Vec<c_heap::Part>| -> Vec<Range<usize>> {
+            parts.into_iter().map(|part| part.range).collect()
+        };
+        let (blocks, of_arenas) = (ranges(blocks), ranges(of_arenas));
         for mut one in unowned {
-            for both in in_both(&found, &one.others) {
+            for both in in_both(&of_arenas, &one.others) {
                 self.take(&mut one.rest, Owner::CHeap, &both);
             }
+            let before = self.resident(Owner::CHeap);
+            let blocks = in_both(&blocks, &one.others);
+            for both in &blocks {
+                self.take(&mut one.rest, Owner::CHeap, both);
+            }
+            self.untouched_of_c +=
+                length(&blocks).saturating_sub(self.resident(Owner::CHeap) - before);
             let range = &one.rest.mapping.range;
             let mut pointers = known.stack_pointers.iter();
             if pointers.any(|(_, pointer)| range.contains(pointer)) {
                 self.add(Owner::Stacks, &one.rest);
             }
         }
-        self.c_heap.extend(found);
+        self.c_heap.extend(blocks.into_iter().chain(of_arenas));
         self.c_heap.sort_by_key(|part| part.start);
     }
 

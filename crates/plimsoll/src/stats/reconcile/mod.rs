@@ -12,6 +12,7 @@ mod c_heap;
 mod classify;
 pub(crate) mod parts;
 mod table;
+mod untouched;
 
 use std::borrow::Cow;
 
@@ -21,6 +22,8 @@ use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::smaps::{self, Mapping, PrivateFiles, Rollup};
 use plimsoll_sys::os::task_file::TaskDirectory;
 use plimsoll_sys::os::{cgroup, region, thread_stack};
+
+use untouched::Untouched;
 
 use super::outside_heap::OutsideHeap;
 use super::{AccountStats, HeapStats, fragmentation, heap_stats_with_accounts};
@@ -125,6 +128,8 @@ impl Reconciliation {
 ///   is its bookkeeping. These need the C library's allocator, or one whose [`Backend`] knows its
 ///   ranges. For any other allocator, the ledger's blocks in use are a row, and the rest of its
 ///   memory is unexplained.
+///   The pages of large blocks that were never touched do not count: the kernel reports them for those
+///   that were sampled, which is an estimate.
 /// * *heap: blocks of other code* is memory that C code has from the same allocator, as far as glibc
 ///   (2.33 and later) reports it. To count its free memory, glibc holds each arena's lock while it walks
 ///   the free chunks: 10 us for a thousand of them, and more than 100 ms for half a million. Other C
@@ -150,10 +155,11 @@ pub fn reconcile() -> Reconciliation {
     let rollup = smaps::rollup();
     let (heap, accounts) = heap_stats_with_accounts();
     let sorted = classify::sort(of_kernel, &known);
+    let untouched = untouched::read(&known.stacks);
     let mut rows = Vec::new();
     heap_rows(
         &mut rows,
-        &HeapUse::of(&heap, &sorted, &known, probe),
+        &HeapUse::of(&heap, &sorted, &known, &untouched, probe),
         &sorted,
         &known,
     );
@@ -331,7 +337,13 @@ impl Others {
 }
 
 impl HeapUse {
-    fn of(heap: &HeapStats, sorted: &Sorted, known: &Known, probe: Option<usize>) -> Self {
+    fn of(
+        heap: &HeapStats,
+        sorted: &Sorted,
+        known: &Known,
+        untouched: &Untouched,
+        probe: Option<usize>,
+    ) -> Self {
         let contains = |address| sorted.c_heap.iter().any(|part| part.contains(&address));
         let owner = if known.backend.is_some() {
             Some(Owner::Blocks)
@@ -358,14 +370,18 @@ impl HeapUse {
         let live = live.saturating_sub(of_stacks);
         let not_sampled = live.saturating_sub(sorted.resident(Owner::SampledBlocks));
         let holds = owner.map(|owner| sorted.resident(owner));
-        let in_use = holds.map_or(not_sampled, |holds| not_sampled.min(holds));
+        let touched = not_sampled.saturating_sub(untouched.bytes);
+        let in_use = holds.map_or(touched, |holds| touched.min(holds));
         let others = match given_out {
             Some(given_out) => {
                 let of_program = c_heap::chunks(heap, &fragmentation::sampled());
                 let bytes = given_out.saturating_sub(of_program);
+                // Large blocks of other code may be untouched as well.
+                let not_touched = sorted.untouched_of_c.saturating_sub(untouched.bytes);
+                let touched = bytes.saturating_sub(not_touched);
                 Others::Known {
                     bytes,
-                    resident: bytes.min(holds.unwrap_or(0) - in_use),
+                    resident: touched.min(holds.unwrap_or(0) - in_use),
                 }
             }
             None if owner == Some(Owner::CHeap) && !COUNTS_ALL && heap.mallocs > 0 => {

@@ -8,7 +8,8 @@ use plimsoll_sys::os::smaps::{self, Mapping, PrivateFiles};
 
 pub(crate) use super::c_heap::slack as slack_of_c;
 use super::classify::{self, Known, Owner, Part, Sorted};
-use super::{HeapUse, Others, known};
+pub(crate) use super::untouched::Untouched;
+use super::{HeapUse, Others, known, untouched};
 use crate::alloc;
 use crate::internal_thread;
 use crate::stats::{AccountStats, heap_stats_with_accounts};
@@ -68,10 +69,13 @@ pub(crate) struct Resident {
     pub(crate) is_mixed: bool,
     /// Bytes of the program's blocks, resident or not, as counted.
     pub(crate) live: u64,
+    /// The part of these blocks that is not resident.
+    pub(crate) untouched: Untouched,
 }
 
 /// Reads the resident memory; `None` if the system does not list the mappings. With
-/// [`PrivateFiles::Whole`], modified pages of files may count as [`Holder::File`]. Not for signal handlers, and
+/// [`PrivateFiles::Whole`], modified pages of files may count as [`Holder::File`], and blocks in use that were never
+/// touched as resident in place of free memory. Not for signal handlers, and
 /// not for hooks.
 pub(crate) fn read(files: PrivateFiles) -> Option<Resident> {
     let probe = alloc::probe();
@@ -79,7 +83,12 @@ pub(crate) fn read(files: PrivateFiles) -> Option<Resident> {
     let mappings = smaps::mappings(files)?;
     let (heap, accounts) = heap_stats_with_accounts();
     let sorted = classify::sort(&mappings, &known);
-    let heap = HeapUse::of(&heap, &sorted, &known, probe);
+    // An account by owner alone has no use for it.
+    let untouched = match files {
+        PrivateFiles::Divided => untouched::read(&known.stacks),
+        PrivateFiles::Whole => Untouched::default(),
+    };
+    let heap = HeapUse::of(&heap, &sorted, &known, &untouched, probe);
     let mut division = Division {
         unowned: mappings.iter().map(|mapping| mapping.resident).sum(),
         parts: HashMap::default(),
@@ -109,6 +118,7 @@ pub(crate) fn read(files: PrivateFiles) -> Option<Resident> {
         is_over_c: heap.owner == Some(Owner::CHeap),
         is_mixed: heap.others == Others::Unknown,
         live: heap.live,
+        untouched,
     })
 }
 
