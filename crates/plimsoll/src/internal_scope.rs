@@ -41,6 +41,8 @@ struct Saved {
     /// The thread's counters while it is measured; otherwise null.
     measured_area: Cell<*mut Area>,
     scopes: Cell<u32>,
+    /// Whether allocations within scopes go to the inner allocator, and are not counted.
+    is_uncounted: Cell<bool>,
 }
 
 #[cfg(not(feature = "preload"))]
@@ -57,6 +59,7 @@ thread_local! {
             countdown: Cell::new(0),
             measured_area: Cell::new(std::ptr::null_mut()),
             scopes: Cell::new(0),
+            is_uncounted: Cell::new(false),
         }
     };
 }
@@ -175,6 +178,7 @@ impl State {
                 countdown: Cell::new(0),
                 measured_area: Cell::new(std::ptr::null_mut()),
                 scopes: Cell::new(0),
+                is_uncounted: Cell::new(false),
             })),
         }
     }
@@ -182,6 +186,12 @@ impl State {
     /// Returns whether the thread's allocations are Plimsoll's own.
     pub(crate) fn is_inside(self) -> bool {
         self.saved.scopes.get() > 0
+    }
+
+    /// Returns whether an allocation of the thread, which is Plimsoll's own, goes to the inner allocator: see
+    /// [`uncounted`].
+    pub(crate) fn is_uncounted(self) -> bool {
+        self.saved.is_uncounted.get()
     }
 
     /// Returns whether the fast path may be used. If so, its countdown is the actual one.
@@ -300,6 +310,17 @@ pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
         scopes: state.replace_scopes(0),
     };
     work()
+}
+
+/// Calls `allocate`, whose allocation goes to the inner allocator and is neither counted nor sampled. It must not free
+/// such a block, nor panic.
+pub(crate) fn uncounted<R>(allocate: impl FnOnce() -> R) -> R {
+    let _own = scope();
+    let state = State::current();
+    state.saved.is_uncounted.set(true);
+    let result = allocate();
+    state.saved.is_uncounted.set(false);
+    result
 }
 
 /// The scopes that the thread has left until this is dropped.

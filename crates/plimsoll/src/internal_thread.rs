@@ -13,7 +13,7 @@ use crate::internal_scope;
 
 #[cfg(feature = "interpose")]
 pub(crate) use plimsoll_sys::os::own_threads::end_all;
-pub(crate) use plimsoll_sys::os::own_threads::{MustEnd, count, is_own, wait};
+pub(crate) use plimsoll_sys::os::own_threads::{MustEnd, beside, count, is_own, wait};
 
 /// A thread that runs, or has ended and is not joined. Dropping this detaches the thread.
 #[derive(Debug)]
@@ -106,6 +106,27 @@ mod tests {
         });
         thread.unwrap().join();
         assert_eq!(receive.try_recv().as_deref(), Ok("plimsoll-test\n"));
+    }
+
+    /// Threads are listed from their creation until after their last instruction, longer than their work takes.
+    #[test]
+    fn no_listing_counts_an_internal_thread_as_the_programs() {
+        use std::collections::HashSet;
+        use std::sync::Mutex;
+        static OWN: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+        let mut listed = HashSet::new();
+        for _ in 0..500 {
+            let entered = || OWN.lock().unwrap().push(os::thread_id());
+            let thread = spawn(c"plimsoll-test", entered).unwrap();
+            let Some(threads) = crate::thread::list() else {
+                return;
+            };
+            listed.extend(threads.program);
+            drop(thread);
+        }
+        let own: HashSet<i32> = OWN.lock().unwrap().iter().copied().collect();
+        let taken: Vec<_> = own.intersection(&listed).collect();
+        assert!(!own.is_empty() && taken.is_empty(), "{taken:?}");
     }
 
     #[test]

@@ -19,6 +19,11 @@ pub(crate) fn nanoseconds() -> u64 {
     NANOSECONDS.load(Ordering::Relaxed)
 }
 
+/// Returns whether the calling thread's time counts as Plimsoll's. For signal handlers.
+pub(crate) fn is_measured() -> bool {
+    DEPTH.get() > 0
+}
+
 /// Counts the calling thread's time as Plimsoll's until the guard is dropped. Guards nest. Takes
 /// two system calls.
 pub(crate) fn measure() -> Measured {

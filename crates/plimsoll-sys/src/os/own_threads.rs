@@ -10,12 +10,16 @@ use std::time::Duration;
 use super::eventfd::Bell;
 use super::{self as os, clock};
 use crate::os::fork::{Rank, Table, join};
-use crate::primitives::{AtomicBool, AtomicI32, AtomicPtr, Ordering, yield_now};
+use crate::primitives::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering, yield_now};
 
 /// A running thread of Plimsoll.
 #[derive(Debug)]
 struct Entry {
-    /// The system's number of the thread; 0 for a free entry.
+    /// The system's number of the thread, negative once it leaves the list. 0 for a free entry.
+    ///
+    /// The system lists a thread until after its last instruction, so its entry remains until it has ended. A thread
+    /// of the program with the same number would count as Plimsoll's; the system gives a number again only after
+    /// all others, and each listing of threads frees such entries.
     thread: AtomicI32,
     /// The bell for which the thread waits; null if it does not wait.
     bell: AtomicPtr<Bell>,
@@ -38,6 +42,9 @@ static RUNNING: [Entry; 64] = [const {
 /// The number of threads that were created and are not in the list yet.
 static STARTING: AtomicI32 = AtomicI32::new(0);
 
+/// The number of announcements, wrapping.
+static ANNOUNCED: AtomicU32 = AtomicU32::new(0);
+
 thread_local! {
     /// The entry of the calling thread, if it is one of Plimsoll's.
     static OWN: Cell<Option<&'static Entry>> = const { Cell::new(None) };
@@ -46,15 +53,63 @@ thread_local! {
 /// Returns whether a thread of this process is one of Plimsoll's.
 pub fn is_own(thread: i32) -> bool {
     let mut running = RUNNING.iter();
-    running.any(|entry| entry.thread.load(Ordering::Relaxed) == thread)
+    running.any(|entry| entry.thread.load(Ordering::Relaxed).abs() == thread)
 }
 
 /// Returns the number of Plimsoll's threads.
 pub fn count() -> usize {
-    let running = RUNNING.iter();
-    running
-        .filter(|entry| entry.thread.load(Ordering::Relaxed) != 0)
-        .count()
+    free_ended();
+    listed().count()
+}
+
+fn listed() -> impl Iterator<Item = i32> {
+    let threads = RUNNING.iter();
+    let threads = threads.map(|entry| entry.thread.load(Ordering::Relaxed).abs());
+    threads.filter(|&thread| thread != 0)
+}
+
+/// Frees the entries of threads that the system has ended.
+fn free_ended() {
+    for entry in &RUNNING {
+        let thread = entry.thread.load(Ordering::Acquire);
+        if thread < 0 && os::has_ended(-thread) {
+            // Another thread may have freed the entry, and a third taken it.
+            let (freed, seen) = (Ordering::Release, Ordering::Relaxed);
+            let _ = entry.thread.compare_exchange(thread, 0, freed, seen);
+        }
+    }
+}
+
+/// The number of times that threads are listed until no thread of Plimsoll begins meanwhile.
+const LISTINGS: usize = 8;
+
+/// The longest time for which a listing waits for threads that begin, in nanoseconds: longer than a thread waits for a
+/// processor of a loaded machine.
+const PATIENCE: u64 = 1_000_000_000;
+
+/// Calls `list`, which lists the threads of the process, and returns its result with Plimsoll's threads: all that
+/// `list` can have found, since it is called again if a thread of Plimsoll began meanwhile. Waits for such threads, at
+/// most a second in all, and calls `list` at most [`LISTINGS`] times. Not for hooks.
+pub fn beside<T>(mut list: impl FnMut() -> T) -> (T, Vec<i32>) {
+    free_ended();
+    let deadline = clock::now().saturating_add(PATIENCE);
+    let mut turn = 0;
+    loop {
+        while STARTING.load(Ordering::SeqCst) > 0 && clock::now() < deadline {
+            yield_now();
+        }
+        // A thread is announced before it is created. If it was announced before this count was read, it is starting
+        // or in the list; if afterwards, the count changes.
+        let announced = ANNOUNCED.load(Ordering::SeqCst);
+        let is_settled = STARTING.load(Ordering::SeqCst) <= 0;
+        let own = listed().collect();
+        let found = list();
+        turn += 1;
+        let is_complete = is_settled && ANNOUNCED.load(Ordering::SeqCst) == announced;
+        if is_complete || turn == LISTINGS {
+            return (found, own);
+        }
+    }
 }
 
 static FORK: Table = Table::new(Rank::TABLES, after_fork_in_child);
@@ -74,6 +129,7 @@ fn after_fork_in_child() {
 pub fn announce() {
     join(&FORK);
     STARTING.fetch_add(1, Ordering::SeqCst);
+    ANNOUNCED.fetch_add(1, Ordering::SeqCst);
 }
 
 /// Withdraws the announcement of a thread that was not created.
@@ -137,6 +193,10 @@ pub fn end_all(patience: Duration) -> bool {
             *thread = 0;
             continue;
         }
+        if *thread < 0 {
+            *thread = -*thread;
+            continue;
+        }
         entry.is_ending.store(true, Ordering::SeqCst);
         entry.is_ringing.store(true, Ordering::SeqCst);
         let bell = entry.bell.load(Ordering::SeqCst);
@@ -157,6 +217,7 @@ pub struct Registration(Option<&'static Entry>);
 impl Registration {
     /// Enters the calling thread, which was announced.
     pub fn enter() -> Self {
+        free_ended();
         let me = os::thread_id();
         let entry = RUNNING.iter().find(|entry| {
             let thread = &entry.thread;
@@ -174,7 +235,8 @@ impl Drop for Registration {
         if let Some(entry) = self.0 {
             OWN.set(None);
             entry.is_ending.store(false, Ordering::Relaxed);
-            entry.thread.store(0, Ordering::Release);
+            let me = entry.thread.load(Ordering::Relaxed);
+            entry.thread.store(-me, Ordering::Release);
         }
     }
 }

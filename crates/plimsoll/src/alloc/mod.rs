@@ -23,7 +23,7 @@ pub(crate) mod thread;
 use std::alloc::{Layout, System};
 use std::fmt;
 
-use plimsoll_sys::primitives::{AtomicBool, Ordering};
+use plimsoll_sys::primitives::{AtomicBool, AtomicUsize, Ordering};
 use sampled_inside::SAMPLED_INSIDE;
 
 use crate::backend::{self, Backend};
@@ -189,8 +189,12 @@ pub(crate) fn commit_for_samples() {
 /// Whether the underlying allocator was found to be the C library's.
 static IS_OVER_C: AtomicBool = AtomicBool::new(false);
 
-/// Allocates a block of the underlying allocator, frees it, and returns its former address. Returns
-/// `None` if that allocator is known to be the C library's.
+/// The address of the block that [`probe`] allocated; 0 before.
+static PROBE: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the address of a block of the underlying allocator; 0 if it has no memory. Returns `None` if that allocator
+/// is known to be the C library's. The block is allocated once, by no thread of the program: it is in no count and no
+/// sample, and never freed.
 pub(crate) fn probe() -> Option<usize> {
     #[cfg(feature = "preload")]
     if matches!(malloc::underlying_kind(), malloc::UnderlyingKind::Libc) {
@@ -199,15 +203,13 @@ pub(crate) fn probe() -> Option<usize> {
     if IS_OVER_C.load(Ordering::Relaxed) {
         return None;
     }
-    let layout = Layout::new::<[usize; 6]>();
-    // SAFETY: the layout is valid, and the block is freed with the same one.
-    Some(internal_scope::outside(|| unsafe {
-        let block = std::alloc::alloc(layout);
-        if !block.is_null() {
-            std::alloc::dealloc(block, layout);
-        }
-        block as usize
-    }))
+    if PROBE.load(Ordering::Relaxed) == 0 {
+        let layout = Layout::new::<[usize; 6]>();
+        // SAFETY: the layout has a size above zero.
+        let block = internal_scope::uncounted(|| unsafe { std::alloc::alloc(layout) });
+        PROBE.store(block as usize, Ordering::Relaxed);
+    }
+    Some(PROBE.load(Ordering::Relaxed))
 }
 
 /// Returns whether the underlying allocator is the C library's, given the result of [`probe`] and a

@@ -208,6 +208,10 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         zeroed: bool,
     ) -> *mut u8 {
         if thread.in_own_scope() {
+            if thread.is_uncounted() {
+                // SAFETY: `layout` has a size above zero, by this function's contract.
+                return unsafe { self.place_inside(layout, zeroed) };
+            }
             let block = crate::internal_heap::alloc(layout, zeroed);
             if !block.is_null() {
                 return block;

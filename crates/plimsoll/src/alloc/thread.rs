@@ -195,6 +195,11 @@ impl Thread {
         self.state.is_inside()
     }
 
+    /// Returns whether an allocation of Plimsoll's own goes to the inner allocator and is not counted.
+    pub(super) fn is_uncounted(self) -> bool {
+        self.state.is_uncounted()
+    }
+
     /// Charges an allocation of `size` bytes to the distance and decides whether it is sampled.
     /// [`Thread::allocating`] has undone the subtraction of the fast path.
     pub(super) fn charge(self, size: usize) -> Option<Weight> {

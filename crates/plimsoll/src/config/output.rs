@@ -4,9 +4,9 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 
-use crate::internal_scope;
 use crate::profile::{self, Format};
 use crate::warning;
+use crate::{internal_scope, overhead};
 use plimsoll_sys::os::process_id;
 
 /// Creates the directory, and warns if profiles cannot be written there.
@@ -22,7 +22,7 @@ pub(super) fn prepare(directory: &Path) {
 
 /// Writes all profiles to the directory; warns about those that it cannot write.
 pub(super) fn write(directory: &Path) {
-    let _own = internal_scope::scope();
+    let (_own, _time) = (internal_scope::scope(), overhead::measure());
     // It may have been removed since the start. Without a directory, one warning is enough.
     if let Err(error) = create(directory) {
         let directory = directory.display();

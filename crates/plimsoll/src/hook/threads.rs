@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use plimsoll_interpose::threads::{self, Creation, Start};
 
+use crate::internal_scope;
 use crate::stack::{self, Registers};
 use crate::thread;
 use crate::thread::creation::{self, Birth};
@@ -30,6 +31,11 @@ unsafe extern "C" fn called(creation: &Creation) -> c_int {
     #[cfg(feature = "preload")]
     if let Some(observer) = AT_CREATIONS.get() {
         observer();
+    }
+    if internal_scope::is_inside() {
+        // A thread of Plimsoll, which enters its own list.
+        // SAFETY: this is the hook that the creation belongs to.
+        return unsafe { creation.make(None) };
     }
     let caller = Registers {
         instruction: creation.return_address as u64,

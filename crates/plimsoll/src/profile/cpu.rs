@@ -25,7 +25,8 @@
 //! call that a thread has just begun: calls that the system cannot restart, such as `poll`, return
 //! `EINTR` then, as for any signal.
 //!
-//! All threads are included, those of C libraries too, but for Plimsoll's own. Samples have the labels
+//! All threads are included, those of C libraries too, but for Plimsoll's own, and for its work on the program's, such
+//! as writing profiles. Samples have the labels
 //! of the thread or task, and in tracked tasks the labels `task`, its name or type, and `spawned`, the
 //! place where it was created.
 //!
@@ -204,7 +205,7 @@ fn comments(samples: &[Sample], cpu_ns: u64) -> Vec<String> {
     let without_stack = |sample: &Sample| matches!(sample.stack, Stack::Unknown(_));
     vec![
         format!(
-            "plimsoll: {cpu_ns} ns of CPU time by the process's clock, {} ns in {} samples",
+            "plimsoll: {cpu_ns} ns of CPU time by the process's clock, with Plimsoll's own work; {} ns in {} samples",
             sum(1, &|_| true),
             sum(0, &|_| true)
         ),

@@ -180,8 +180,7 @@ fn watch(shared: &Shared) {
         let _time = overhead::measure();
         let began = clock::thread_cpu();
         if turn % LIST_AGAIN == 0 {
-            threads = thread::list().unwrap_or_default();
-            threads.retain(|&id| !internal_thread::is_own(id));
+            threads = thread::list().map_or_else(Vec::new, |threads| threads.program);
             names = HashMap::default();
         }
         let mut records = Vec::new();

@@ -35,7 +35,7 @@ use crate::internal_thread;
 use creation::Creator;
 #[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
 pub(crate) use os::blocks;
-pub(crate) use os::{INTERRUPTIONS, calls, joins, list, set_signal, signals};
+pub(crate) use os::{INTERRUPTIONS, calls, joins, set_signal, signals};
 
 pub use record::{ThreadRecord, ThreadState, threads};
 pub use spawn::{Builder, Scope, scope, spawn};
@@ -54,6 +54,37 @@ pub(crate) fn enter() {
     stacks::enter();
     if let Some(observer) = AT_BEGINNINGS.get() {
         observer();
+    }
+}
+
+/// The threads of the process, by their numbers.
+pub(crate) struct Listed {
+    pub(crate) program: Vec<i32>,
+    pub(crate) own: Vec<i32>,
+}
+
+/// Lists the threads of the process. Returns `None` if the system does not report them. Not for hooks.
+pub(crate) fn list() -> Option<Listed> {
+    let (threads, own) = internal_thread::beside(os::list);
+    let mut program = threads?;
+    let mut own_listed = own;
+    own_listed.retain(|id| program.contains(id));
+    program.retain(|id| !own_listed.contains(id));
+    Some(Listed {
+        program,
+        own: own_listed,
+    })
+}
+
+/// Returns the program's threads, or the calling thread if the system reports no others.
+fn of_program() -> Vec<i32> {
+    match list() {
+        Some(threads) => threads.program,
+        None => {
+            let mut me = vec![thread_id()];
+            me.retain(|&id| !internal_thread::is_own(id));
+            me
+        }
     }
 }
 
@@ -78,8 +109,6 @@ pub(crate) struct Creation {
 /// stacks.
 pub(crate) fn creations() -> Vec<Creation> {
     let creators: HashMap<i32, Creator> = creation::all().collect();
-    let ids = list().unwrap_or_else(|| vec![thread_id()]).into_iter();
-    let of_program = ids.filter(|&id| !internal_thread::is_own(id));
     let (me, tasks) = (thread_id(), OnceCell::new());
     let of_other = |id| {
         let tasks = tasks.get_or_init(|| TaskDirectory::open().ok());
@@ -94,7 +123,7 @@ pub(crate) fn creations() -> Vec<Creation> {
         },
         creator: creators.get(&id).copied(),
     };
-    of_program.map(creation).collect()
+    of_program().into_iter().map(creation).collect()
 }
 
 /// A thread at the moment at which it was read.
@@ -162,18 +191,16 @@ pub(crate) enum CaptureDetail {
 
 /// Returns the current number of the program's threads.
 pub(crate) fn count() -> usize {
-    let threads = list().unwrap_or_else(|| vec![thread_id()]);
-    let of_program = threads.iter().filter(|&&id| !internal_thread::is_own(id));
-    of_program.count()
+    of_program().len()
 }
 
 /// Returns whether a thread of the program is left; true if the system does not report it. Not for hooks.
 pub(crate) fn is_any_left() -> bool {
-    let (Some(ids), Ok(tasks)) = (list(), TaskDirectory::open()) else {
+    let (Some(threads), Ok(tasks)) = (list(), TaskDirectory::open()) else {
         return true;
     };
-    let is_left = |&id: &i32| !internal_thread::is_own(id) && !os::has_ended(&tasks, id);
-    ids.iter().any(is_left)
+    let mut ids = threads.program.into_iter();
+    ids.any(|id| !os::has_ended(&tasks, id))
 }
 
 /// Ends the process as its first thread has ended: by the same signal, or with the same status. Returns if the system does
@@ -209,13 +236,14 @@ pub(crate) fn read_all(how: CaptureDetail) -> Threads {
     if !internal_thread::is_own(me) {
         found.push(calling(me, depth));
     }
-    let (Some(mut ids), Ok(tasks)) = (list(), TaskDirectory::open()) else {
+    let (Some(Listed { program, .. }), Ok(tasks)) = (list(), TaskDirectory::open()) else {
         return Threads {
             threads: found,
             trouble: Some(os::NO_THREADS),
         };
     };
-    ids.retain(|&id| id != me && !internal_thread::is_own(id));
+    let mut ids = program;
+    ids.retain(|&id| id != me);
     found.reserve(ids.len());
     let refused = os::read(&tasks, ids, depth, &mut StackReader::new(), &mut found);
     let labels: HashMap<i32, Labels> = label::of_threads().collect();

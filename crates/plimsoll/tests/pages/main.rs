@@ -16,6 +16,7 @@ mod go_tool;
 mod growth;
 mod history;
 mod http_server;
+mod idle;
 mod labels;
 mod metrics;
 mod prometheus;

@@ -82,6 +82,11 @@ pub fn is_running(thread: i32) -> bool {
     unsafe { syscall::call3(libc::SYS_tgkill, process_id() as usize, thread as usize, 0) == 0 }
 }
 
+/// Returns whether a thread of this process has ended; false if a filter forbids to ask for it.
+pub fn has_ended(thread: i32) -> bool {
+    filter::check(&[(libc::SYS_tgkill, "tgkill")]).is_ok() && !is_running(thread)
+}
+
 /// Clears the cached ids: in the child of a fork, thread and process have others.
 #[inline]
 pub fn forget_ids() {

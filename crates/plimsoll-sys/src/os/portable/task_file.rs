@@ -25,6 +25,11 @@ impl TaskDirectory {
     }
 
     /// Is never called.
+    pub fn threads(&self) -> Option<Vec<i32>> {
+        match self.0 {}
+    }
+
+    /// Is never called.
     ///
     /// # Errors
     /// None.

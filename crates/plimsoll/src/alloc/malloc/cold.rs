@@ -65,6 +65,10 @@ pub(super) unsafe extern "C" fn alloc_cold(make: Make, size: usize) -> *mut c_vo
 /// As for [`super::malloc`].
 pub(super) unsafe fn place_uncharged(thread: Thread, make: Make, size: usize) -> *mut c_void {
     if thread.in_own_scope() {
+        if thread.is_uncounted() {
+            // SAFETY: `make` holds a valid alignment, by this function's contract.
+            return unsafe { make.inside::<PLAIN_CALL>(size) }.cast();
+        }
         let block = internal_blocks::place(make, size);
         if !block.is_null() {
             return block.cast();

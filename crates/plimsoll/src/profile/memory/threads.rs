@@ -33,7 +33,8 @@ impl Threads {
     /// Reads the names only.
     #[cfg(feature = "preload")]
     pub(super) fn names() -> Self {
-        let ids = thread::list().into_iter().flatten();
+        let threads = thread::list().into_iter();
+        let ids = threads.flat_map(|all| all.program.into_iter().chain(all.own));
         let named = ids.map(|id| {
             let (name, frames) = (thread::name_of(id), [].into());
             (id, Thread { name, frames })

@@ -271,7 +271,8 @@ fn stack_pointers(seen: &HashSet<i32>) -> Vec<(i32, usize)> {
     let (Some(threads), Ok(tasks)) = (thread::list(), TaskDirectory::open()) else {
         return Vec::new();
     };
-    let others = threads.into_iter().filter(|thread| !seen.contains(thread));
+    let threads = threads.program.into_iter().chain(threads.own);
+    let others = threads.filter(|thread| !seen.contains(thread));
     let pointer = |thread| {
         let mut buffer = [0; 256];
         let file = tasks.file(thread, "syscall").ok()?;

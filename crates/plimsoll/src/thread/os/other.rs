@@ -68,7 +68,7 @@ pub(in super::super) fn own_name() -> String {
 }
 
 /// Returns `None`: the system reports no threads.
-pub(crate) fn list() -> Option<Vec<i32>> {
+pub(in super::super) fn list() -> Option<Vec<i32>> {
     None
 }
 

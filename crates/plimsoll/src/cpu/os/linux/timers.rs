@@ -29,6 +29,7 @@ use super::super::super::{Missing, count_missing};
 use super::{PERIOD, RECORDING, handler};
 use crate::internal_thread;
 use crate::label::{self, Labels};
+use crate::overhead;
 
 /// Maximum number of threads that have a timer at once.
 const PLACES: usize = 1 << 14;
@@ -208,7 +209,7 @@ unsafe extern "C" fn ended(entry: *mut c_void) {
         let rest = own.count_ends(clock::thread_cpu());
         let period_ns = own.period_ns.load(Ordering::Relaxed);
         own.release(turn);
-        if rest > 0 {
+        if rest > 0 && !internal_thread::is_own(thread_id()) {
             count_missing(Missing::Ended, label::current(), rest, period_ns);
         }
     }
@@ -231,7 +232,7 @@ pub(super) fn tick(carried: u64) -> Option<Tick> {
     }
     let is_second =
         || OWN.get() != carried && own().is_some_and(|(own, turn)| own.belongs_to(me, turn));
-    // A thread of Plimsoll is not known as such when it begins.
+    // A timer may have been made before the number became that of a thread of Plimsoll.
     if is_second() || internal_thread::is_own(me) {
         entry.release(turn);
         return None;
@@ -239,7 +240,9 @@ pub(super) fn tick(carried: u64) -> Option<Tick> {
     OWN.set(carried);
     let periods = entry.count_ends(clock::thread_cpu());
     let period_ns = entry.period_ns.load(Ordering::Relaxed);
-    (periods > 0).then_some(Tick { periods, period_ns })
+    // Plimsoll's work on a thread of the program is not the program's.
+    let is_of_program = periods > 0 && !overhead::is_measured();
+    is_of_program.then_some(Tick { periods, period_ns })
 }
 
 impl Entry {
@@ -388,7 +391,7 @@ impl Entry {
     /// Counts all ends of periods up to now that were not counted before, without a stack.
     pub(super) fn count_rest(&self, thread: i32, missing: Missing, labels: Labels) {
         let periods = cpu_time(thread).map_or(0, |now| self.count_ends(now));
-        if periods > 0 {
+        if periods > 0 && !internal_thread::is_own(thread) {
             let period_ns = self.period_ns.load(Ordering::Relaxed);
             count_missing(missing, labels, periods, period_ns);
         }

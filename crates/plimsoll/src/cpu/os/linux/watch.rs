@@ -86,15 +86,12 @@ pub(super) fn look() {
     let Some(threads) = thread::list() else {
         return;
     };
-    let of_program = threads
-        .into_iter()
-        .filter(|&id| !internal_thread::is_own(id));
-    let mut without: HashSet<i32> = of_program.collect();
+    let mut without: HashSet<i32> = threads.program.into_iter().collect();
     let mut lagging = Vec::new();
     timers::for_each(|id, entry| {
         without.remove(&id);
         let turn = entry.turn();
-        if entry.is_dead() {
+        if entry.is_dead() || internal_thread::is_own(id) {
             entry.release(turn);
         } else if entry.lag(id) > LAG {
             lagging.push((id, entry));

@@ -8,7 +8,6 @@ mod requests;
 mod status;
 mod times;
 
-use plimsoll_sys::os::files;
 pub(crate) use plimsoll_sys::os::realtime_signal::range as signals;
 use plimsoll_sys::os::syscall::call3;
 use plimsoll_sys::os::task_file::{self, TaskDirectory};
@@ -128,11 +127,9 @@ pub(in super::super) fn own_name() -> String {
 }
 
 /// Returns the numbers of all threads; `None` if the system does not report them.
-pub(crate) fn list() -> Option<Vec<i32>> {
+pub(in super::super) fn list() -> Option<Vec<i32>> {
     if task_file::threads() == Some(1) {
         return Some(vec![thread_id()]);
     }
-    let entries = files::read_dir("/proc/self/task").ok()?;
-    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    Some(ids.collect())
+    TaskDirectory::open().ok()?.threads()
 }
