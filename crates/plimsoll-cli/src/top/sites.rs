@@ -241,7 +241,7 @@ impl Site {
 /// Returns whether a function is a helper of its callers: a function of the standard library, of C,
 /// or of a lock library.
 fn is_a_tool(frame: &Frame<'_>) -> bool {
-    const TOOLS: [&str; 8] = [
+    const TOOLS: [&str; 10] = [
         "__rustc::",
         "core::",
         "alloc::",
@@ -250,6 +250,8 @@ fn is_a_tool(frame: &Frame<'_>) -> bool {
         "parking_lot::",
         "parking_lot_core::",
         "plimsoll::",
+        "plimsoll_interpose::",
+        "plimsoll_sys::",
     ];
     // The paths of the standard library's sources contain the compiler's version.
     let of_std = frame.file.starts_with("/rustc/") || frame.file.contains("/rustlib/src/");
@@ -325,7 +327,11 @@ mod tests {
                 &[3, 0, 0, 0],
             ),
             sample(
-                &[frame("<std::thread::Thread>::new", "", 0), main],
+                &[
+                    frame("plimsoll_sys::arch::x86_64::system_call", "a.rs", 1),
+                    frame("<std::thread::Thread>::new", "", 0),
+                    main,
+                ],
                 &[2, 1, 1, 1],
             ),
         ];

@@ -5,12 +5,13 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use plimsoll_symbolize::leaves::{Leaf, LeafRule};
+use plimsoll_symbolize::leaves::LeafRule;
 
 use plimsoll_sys::hash::HashMap;
 
 use super::activity::Activity;
 use super::moment::Moment;
+use super::waiting;
 use crate::contention::WaitKind;
 use crate::label::Labels;
 use crate::stack::Record;
@@ -59,7 +60,8 @@ pub(crate) struct Total {
 
 impl Reading {
     /// Returns a profile of the current state, in which each sample counts in the first type only.
-    /// Every stack is shown in full, because readers of a thread list may need the wait functions.
+    /// Every stack is shown in full up to Plimsoll's hooks, because readers of a thread list may need the wait
+    /// functions.
     pub(crate) fn of_counts(
         sample_types: &'static [ValueType],
         samples: Vec<Sample>,
@@ -73,7 +75,7 @@ impl Reading {
             moment: Moment::now(),
             duration_nanos: 0,
             samples,
-            leaf: |_, _| Leaf::Shown,
+            leaf: waiting::leaf_of_hook,
             comments,
             total: None,
         }

@@ -57,6 +57,22 @@ pub(super) fn leaf(function: &str, file: &str) -> Leaf {
     }
 }
 
+/// Prefixes of the functions of Plimsoll in which a thread of the program waits: hooks, and the system calls below.
+const OF_HOOKS: [&str; 4] = [
+    "plimsoll_sys::arch::",
+    "plimsoll_sys::os::",
+    "plimsoll::hook::",
+    "plimsoll_interpose",
+];
+
+/// Hides only functions of Plimsoll's hooks at the leaf of a thread's stack.
+pub(super) fn leaf_of_hook(function: &str, _: &str) -> Leaf {
+    match OF_HOOKS.iter().any(|begins| function.starts_with(begins)) {
+        true => Leaf::Hidden,
+        false => Leaf::Shown,
+    }
+}
+
 /// Classifies a function at the leaf of a thread's stack.
 pub(crate) fn leaf_of_thread(function: &str, file: &str) -> Leaf {
     const HOW: [&str; 9] = [
