@@ -19,6 +19,7 @@ mod operators;
 mod relocation;
 mod signals;
 mod start;
+mod unloading;
 
 /// The heap of this library, whose allocations count in none of the program's figures.
 #[global_allocator]

@@ -10,7 +10,7 @@ pub mod leaves;
 mod symbol;
 
 pub use symbol::{
-    Detail, Function, InterpretedFrame, Line, Location, Mapping, SearchedObjects, Symbols, Text,
-    Texts, each_rust_function, is_placeholder, locate, offline, remember_objects, resolve,
-    without_types,
+    Detail, Function, InterpretedFrame, Line, Location, Mapping, Recorded, SearchedObjects,
+    Symbols, Text, Texts, each_rust_function, is_placeholder, keep_unloaded_objects, locate,
+    moved_objects, offline, remember_objects, resolve, without_types,
 };

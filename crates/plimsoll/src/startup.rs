@@ -52,6 +52,7 @@ extern "C" fn prepare() {
 
 /// Updates the users of the module list after it was replaced. Not for hooks.
 fn modules_changed() {
+    crate::symbol::keep_unloaded_objects();
     postmortem::note_modules();
     stack::find_interpreter();
     #[cfg(feature = "interpose")]

@@ -1,13 +1,13 @@
 //! Names for addresses of this process: `plimsoll-symbolize`, with all of its memory, including the
 //! result, in Plimsoll's own heap (see [`crate::internal_heap`]).
 
-#[cfg(feature = "interpose")]
 use std::ops::Range;
 
 #[cfg(feature = "interpose")]
 use plimsoll_symbolize::SearchedObjects;
-use plimsoll_symbolize::{Detail, InterpretedFrame, Symbols};
+use plimsoll_symbolize::{Detail, InterpretedFrame, Recorded, Symbols};
 
+use crate::stack::{CPU_TABLE, TABLE};
 use crate::{internal_heap, internal_scope, interpreter};
 
 /// Does what [`plimsoll_symbolize::resolve`] does, and names functions of interpreters. Drop the result
@@ -49,6 +49,33 @@ fn add_interpreted(symbols: &mut Symbols) {
 pub(crate) fn remember_objects() {
     let _own = internal_scope::scope();
     plimsoll_symbolize::remember_objects();
+}
+
+/// The stacks of the tables.
+struct Stacks;
+
+impl Recorded for Stacks {
+    type Moment = [u32; 2];
+
+    fn now(&self) -> Self::Moment {
+        [&TABLE, &CPU_TABLE].map(|table| table.newest())
+    }
+
+    fn move_addresses(&self, code: &[Range<usize>], distance: usize, before: Self::Moment) {
+        let is_in = |address: usize| {
+            let call = address.wrapping_sub(1);
+            code.iter().any(|code| code.contains(&call))
+        };
+        for (table, newest) in [&TABLE, &CPU_TABLE].into_iter().zip(before) {
+            table.move_addresses(is_in, distance, newest);
+        }
+    }
+}
+
+/// Does what [`plimsoll_symbolize::keep_unloaded_objects`] does, with the stacks of the tables.
+pub(crate) fn keep_unloaded_objects() {
+    let _own = internal_scope::scope();
+    plimsoll_symbolize::keep_unloaded_objects(&Stacks);
 }
 
 /// Does what [`plimsoll_symbolize::each_rust_function`] does.

@@ -1,6 +1,8 @@
 //! Libraries that are loaded and unloaded at run time, and other allocators.
 
-use crate::scene::{Scene, number, only, reports, run, same, same_with};
+use std::path::Path;
+
+use crate::scene::{Scene, number, only, report, reports, run, same, same_with};
 
 #[test]
 fn functions_of_late_libraries_have_names() {
@@ -317,4 +319,87 @@ fn a_program_at_a_fixed_address_has_no_allocator_of_its_own() {
     let report = only(same(&program, &[]));
     assert_eq!(report["allocator"], "libc");
     assert_eq!(number(&report, "mallocs"), 100);
+}
+
+/// Loads a library, keeps blocks of it and unloads it, some times; then the same with each further library.
+const UNLOADS: &str = r#"
+    #include <dlfcn.h>
+    #include <stdlib.h>
+    int main(int count, char **libraries) {
+        for (int i = 1; i < count; i++)
+            for (int turn = 0; turn < 3; turn++) {
+                void *library = dlopen(libraries[i], RTLD_NOW);
+                if (!library) return 2;
+                void (*keep)(int) = (void (*)(int))dlsym(library, "keep");
+                for (int block = 0; block < 3000; block++) keep(1000);
+                // The last one stays.
+                if (i == 1 || turn < 2) dlclose(library);
+            }
+        return 0;
+    }
+"#;
+
+/// Compiles a library whose allocating function has this name.
+fn plugin(scene: &Scene, name: &str, function: &str) -> std::path::PathBuf {
+    let source = format!(
+        "#include <stdlib.h>\n#include <string.h>\n
+         __attribute__((noinline)) void *{function}(int size) {{ return memset(malloc(size), 7, size); }}
+         void keep(int size) {{ *(volatile char *){function}(size) = 1; }}"
+    );
+    scene.compile("cc", name, &source, &["-shared", "-fPIC", "-Wl,--build-id"])
+}
+
+/// Runs the program above. Returns the bytes in use at the exit by the stack within the program.
+fn kept(scene: &Scene, program: &Path, libraries: &[&Path]) -> Vec<(String, u64)> {
+    let libraries: Vec<&str> = libraries.iter().map(|at| at.to_str().unwrap()).collect();
+    let out = scene.path("out");
+    let options = ["-q", "--heap-rate", "10000", "--out", out.to_str().unwrap()];
+    let mut command = run(&options, program, &libraries);
+    let output = command.current_dir(&scene.directory).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let folded = report(&["--folded"], &out.join("heap.pb.gz"));
+    let stack = |line: &str| {
+        let (stack, bytes) = line.rsplit_once(' ')?;
+        let (_, stack) = stack.split_once("main;keep;")?;
+        Some((stack.to_owned(), bytes.parse().ok()?))
+    };
+    let stacks: Vec<(String, u64)> = folded.lines().filter_map(stack).collect();
+    let stacks: Vec<_> = stacks.into_iter().filter(|(_, bytes)| *bytes > 0).collect();
+    assert!(!stacks.is_empty(), "{folded}");
+    stacks
+}
+
+#[test]
+fn the_sites_of_an_unloaded_library_have_its_names() {
+    let scene = Scene::new("unloaded");
+    let program = scene.compile("cc", "program", UNLOADS, &["-ldl"]);
+    plugin(&scene, "one.so", "allocate_in_one");
+    let stacks = kept(&scene, &program, &[Path::new("./one.so")]);
+    let [(name, bytes)] = &stacks[..] else {
+        panic!("{stacks:?}");
+    };
+    assert_eq!(name, "allocate_in_one");
+    // 9 MB in about 870 samples: five standard errors are 17 %.
+    assert!((7_500_000..=10_700_000).contains(bytes), "{bytes}");
+}
+
+#[test]
+fn a_library_gives_no_names_to_addresses_of_an_earlier_one() {
+    let scene = Scene::new("replaced");
+    let program = scene.compile("cc", "program", UNLOADS, &["-ldl"]);
+    // The loader maps both at the same address, with equal code.
+    let one = plugin(&scene, "one.so", "allocate_in_one");
+    let two = plugin(&scene, "two.so", "allocate_longer_name_in_two");
+    let mut stacks = kept(&scene, &program, &[&one, &two]);
+    stacks.sort();
+    let [(first, in_one), (second, in_two)] = &stacks[..] else {
+        panic!("{stacks:?}");
+    };
+    assert_eq!(
+        [first.as_str(), second],
+        ["allocate_in_one", "allocate_longer_name_in_two"]
+    );
+    for bytes in [in_one, in_two] {
+        assert!((7_500_000..=10_700_000).contains(bytes), "{stacks:?}");
+    }
 }

@@ -27,6 +27,7 @@ mod cpp;
 mod dwarf;
 mod elf;
 mod file;
+mod former;
 mod functions;
 mod interpreted;
 mod maps;
@@ -50,6 +51,7 @@ mod texts;
 
 use std::ops::Range;
 
+pub use former::Recorded;
 pub use functions::SearchedObjects;
 pub use interpreted::InterpretedFrame;
 pub use names::without_types;
@@ -175,6 +177,17 @@ pub fn locate(return_addresses: &[usize]) -> Symbols {
 /// then read no object until the loader loads or unloads one. Takes the loader's lock.
 pub fn remember_objects() {
     objects::remember();
+}
+
+/// Keeps the objects that were unloaded since the last call, for later calls of [`resolve()`]. Moves their addresses in
+/// recorded stacks, if another object was loaded there. Takes the loader's lock.
+pub fn keep_unloaded_objects(recorded: &impl Recorded<Moment = [u32; 2]>) {
+    former::compare(recorded);
+}
+
+/// Returns the code of unloaded objects where their addresses have moved.
+pub fn moved_objects() -> Vec<Mapping> {
+    former::moved()
 }
 
 /// Calls `found` with the demangled name and the code range of every function whose linkage name is

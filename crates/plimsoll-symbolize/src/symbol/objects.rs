@@ -9,10 +9,12 @@ use plimsoll_sys::os::loader;
 use plimsoll_sys::primitives::Mutex;
 
 use super::elf::{PT_LOAD, PT_NOTE, Segment};
+use super::maps::Mapped;
 use super::notes::build_id_in;
 use super::os;
 
 /// A loaded object: the program or a library.
+#[derive(Clone)]
 pub(super) struct Object {
     /// The file's path; empty for the program.
     pub(super) path: PathBuf,
@@ -36,6 +38,42 @@ impl Object {
             .iter()
             .filter(|segment| segment.flags & loader::EXECUTABLE != 0);
         code.map(|segment| in_memory(self.base, segment))
+    }
+
+    /// Returns whether this has the same code at the same addresses, as far as a file without a build id shows.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.base == other.base && self.is_same_file(other)
+    }
+
+    /// Returns whether this has the same code.
+    pub(super) fn is_same_file(&self, other: &Self) -> bool {
+        self.build_id == other.build_id && self.loaded == other.loaded
+    }
+
+    /// Returns whether code of both is at one address.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.code().any(|code| {
+            let mut others = other.code();
+            others.any(|other| code.start < other.end && other.start < code.end)
+        })
+    }
+
+    /// Returns the mappings of the object's code.
+    pub(super) fn code_mapped(&self) -> impl Iterator<Item = Mapped> {
+        let code = self
+            .loaded
+            .iter()
+            .filter(|segment| segment.flags & loader::EXECUTABLE != 0);
+        code.map(|segment| {
+            let range = in_memory(self.base, segment);
+            Mapped {
+                start: range.start as u64,
+                limit: range.end as u64,
+                offset: segment.offset,
+                file: self.path.to_string_lossy().into_owned(),
+                deleted: false,
+            }
+        })
     }
 
     /// Returns the lowest address of the object's code, as stated in the file.

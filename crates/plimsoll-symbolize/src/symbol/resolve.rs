@@ -6,6 +6,7 @@ use std::ops::Range;
 use plimsoll_sys::os::code_mappings::{self, CodeMapping};
 use plimsoll_sys::os::{files, filter};
 
+use super::former;
 use super::maps::{self, Mapped};
 use super::objects::{self, Object};
 use super::ranges::Ranges;
@@ -15,12 +16,21 @@ use super::table::{Answer, Table};
 use super::{Detail, Location, Mapping, Symbols, hexadecimal, placeholder};
 
 pub(super) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
-    resolve_in(
-        &mapped(code_mappings::code_mappings()),
-        &objects::loaded(),
-        return_addresses,
-        detail,
-    )
+    let mapped = mapped(code_mappings::code_mappings());
+    resolve_all(mapped, return_addresses, detail)
+}
+
+/// Resolves addresses by the given mappings, the loaded objects, and those that were unloaded.
+fn resolve_all(mut mapped: Vec<Mapped>, return_addresses: &[usize], detail: Detail) -> Symbols {
+    let loaded = objects::loaded();
+    let (unloaded, at) = former::unloaded(&mapped, return_addresses);
+    if unloaded.is_empty() {
+        return resolve_in(&mapped, &loaded, return_addresses, detail);
+    }
+    mapped.extend(at);
+    mapped.sort_by_key(|mapped| mapped.start);
+    let objects = [&loaded[..], &unloaded].concat();
+    resolve_in(&mapped, &objects, return_addresses, detail)
 }
 
 /// Implements [`super::locate`].
@@ -41,13 +51,7 @@ pub(super) fn locate(return_addresses: &[usize]) -> Symbols {
                 .filter(|_| !filter::may_read_files())
                 .map(|all| all.to_vec())
         });
-    let mapped = mapped(found);
-    resolve_in(
-        &mapped,
-        &objects::loaded(),
-        return_addresses,
-        Detail::Addresses,
-    )
+    resolve_all(mapped(found), return_addresses, Detail::Addresses)
 }
 
 /// Returns the first mapping and those that contain one of the addresses, which are ordered as the mappings
@@ -296,7 +300,7 @@ fn mappings(
     mappings
 }
 
-fn mapping(mapped: &Mapped, object: Option<&Object>) -> Mapping {
+pub(super) fn mapping(mapped: &Mapped, object: Option<&Object>) -> Mapping {
     let build_id = object.map(|object| hexadecimal(&object.build_id));
     Mapping {
         start: mapped.start,

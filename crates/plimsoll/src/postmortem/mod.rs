@@ -283,8 +283,9 @@ static NOTED: ForkLock<Vec<Mapping>> = ForkLock::new(Order::PostmortemModules.ra
 /// Notes newly mapped code. Takes the loader's lock and allocates: not for hooks.
 fn note_new_modules() {
     let mapped = symbol::resolve(&[], Detail::Addresses).mappings;
+    let moved = plimsoll_symbolize::moved_objects();
     let mut noted = NOTED.lock();
-    for module in mapped {
+    for module in mapped.into_iter().chain(moved) {
         if module.limit == 0 || noted.contains(&module) {
             continue;
         }
@@ -300,6 +301,8 @@ fn note_new_modules() {
             bytes.extend(text.as_bytes());
         }
         notes::add(note::MODULE, &bytes);
+        // An earlier module is noted again if it comes back.
+        noted.retain(|noted| noted.limit <= module.start || module.limit <= noted.start);
         noted.push(module);
     }
 }

@@ -422,6 +422,20 @@ fn work_if_alone() {
     }
 }
 
+/// Calls a function that unloads a library. Before, refreshes the list of modules as after a sample, so that it has the library;
+/// afterwards, so that the library is known to be unloaded. In a process with several threads, the maintenance thread
+/// does that soon.
+pub fn around_unloading<R>(unload: impl FnOnce() -> R) -> R {
+    if !reports() {
+        return unload();
+    }
+    work_if_alone();
+    let result = unload();
+    wakeup::request_modules();
+    work_if_alone();
+    result
+}
+
 /// Reports whether the process has one thread, so that no maintenance thread exists.
 fn is_alone() -> bool {
     PROCESS.load(Ordering::Relaxed) != 0

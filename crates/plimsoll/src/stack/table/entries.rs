@@ -55,14 +55,16 @@ impl Table {
         let memory = self.head()?;
         let heads = self.heads_of(heads, Chains::Buckets, hash);
         let same = |entry: &BucketEntry, _| {
-            (entry.kind, entry.size, entry.labels, entry.stack) == (kind as u8, size, labels, stack)
+            (entry.kind, entry.size, entry.labels) == (kind as u8, size, labels)
+                && entry.stack.load(Ordering::Relaxed) == stack
         };
         let make = || {
             let name = self.take::<BucketEntry>(memory, size_of::<BucketEntry>())?;
             // SAFETY: just taken, zero as fresh memory is, and unknown to other threads.
             let entry = unsafe { &mut *(self.at(name) as *mut BucketEntry) };
             (entry.kind, entry.size) = (kind as u8, size);
-            (entry.labels, entry.stack) = (labels, stack);
+            entry.labels = labels;
+            *entry.stack.get_mut() = stack;
             // Readers must find the bucket before any thread counts in it. If another bucket of the
             // same key is found first, no thread ever counts in this one.
             entry.before = memory.newest.load(Ordering::Relaxed);

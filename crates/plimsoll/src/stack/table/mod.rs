@@ -153,8 +153,8 @@ pub(super) struct BucketEntry {
     next: AtomicU32,
     /// The bucket that was made before this one; 0 for none.
     pub(super) before: u32,
-    /// The stack's name; 0 for the empty stack.
-    pub(super) stack: u32,
+    /// The stack's name; 0 for the empty stack. A reader changes it when addresses move.
+    pub(super) stack: AtomicU32,
     pub(super) labels: Labels,
     pub(super) kind: u8,
     /// The number of events that are changing the counts.
@@ -319,7 +319,8 @@ impl Table {
             None
         } else {
             let heads = self.heads.load(Ordering::Acquire);
-            self.find_bucket(heads, kind, size, entry.labels, entry.stack)
+            let stack = entry.stack.load(Ordering::Acquire);
+            self.find_bucket(heads, kind, size, entry.labels, stack)
         };
         Bucket(found.unwrap_or_else(|| {
             self.drop_event();
@@ -407,7 +408,8 @@ impl Table {
             return &[];
         }
         // SAFETY: a non-zero `Bucket` holds the name of a complete entry.
-        match unsafe { self.entry::<BucketEntry>(bucket.0) }.stack {
+        let stack = unsafe { &self.entry::<BucketEntry>(bucket.0).stack };
+        match stack.load(Ordering::Acquire) {
             0 => &[],
             stack => self.frames(stack),
         }

@@ -111,6 +111,43 @@ impl Table {
         });
     }
 
+    /// Returns the name of the newest bucket, which is above those of earlier ones; 0 without one.
+    pub(crate) fn newest(&self) -> u32 {
+        let newest = |head: &Head| head.newest.load(Ordering::Relaxed);
+        self.head().map_or(0, newest)
+    }
+
+    /// Adds `distance` to the addresses for which `is_in` holds, in the stacks of buckets up to `newest`. Later events
+    /// with such a stack have other buckets. If the table is full, the buckets lose their stacks.
+    pub(crate) fn move_addresses(
+        &self,
+        is_in: impl Fn(usize) -> bool,
+        distance: usize,
+        newest: u32,
+    ) {
+        let _alone = self.lock_readers();
+        let Some(head) = self.head() else {
+            return;
+        };
+        let heads = self.heads.load(Ordering::Acquire);
+        self.for_each(head, |name, entry, _| {
+            let stack = entry.stack.load(Ordering::Acquire);
+            if stack == 0 || name > newest {
+                return;
+            }
+            let frames = self.frames(stack);
+            if frames.iter().any(|&frame| is_in(frame)) {
+                let moved = |&frame: &usize| match is_in(frame) {
+                    true => frame.wrapping_add(distance),
+                    false => frame,
+                };
+                let moved: Vec<usize> = frames.iter().map(moved).collect();
+                let moved = self.intern(heads, &moved).unwrap_or(0);
+                entry.stack.store(moved, Ordering::Release);
+            }
+        });
+    }
+
     /// Reads the buckets of all kinds: those of [`Kind::Heap`] at one instant, and all others at one instant.
     #[cfg(feature = "preload")]
     pub(super) fn read_all(&self, mut visit: impl FnMut(u32, Counts)) {
@@ -228,10 +265,9 @@ impl Table {
         overflow: bool,
     ) -> Option<Record> {
         let cells = std::array::from_fn(|cell| entry.totals[cell].load(Ordering::Relaxed));
-        let stack = if entry.stack == 0 {
-            &[][..]
-        } else {
-            self.frames(entry.stack)
+        let stack = match entry.stack.load(Ordering::Acquire) {
+            0 => &[][..],
+            stack => self.frames(stack),
         };
         (cells != [0; CELLS]).then_some(Record {
             name,
