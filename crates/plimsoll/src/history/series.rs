@@ -5,6 +5,7 @@ use plimsoll_sys::os::{clock, residency};
 use super::rings::Point;
 use crate::memory_limit;
 use crate::metrics::{self, Sample, Value};
+use crate::stats::reconcile::own_resident;
 
 /// The names of all series.
 ///
@@ -15,7 +16,7 @@ use crate::metrics::{self, Sample, Value};
 /// | `allocated_bytes`, `freed_bytes`, `allocated_objects`, `freed_objects` | sums since the process began |
 /// | `resident_bytes` | resident memory of the process; in a longer interval the highest value |
 /// | `limit_bytes` | the [memory limit](crate::set_memory_limit) |
-/// | `plimsoll_bytes` | memory of Plimsoll itself |
+/// | `plimsoll_bytes` | resident memory of Plimsoll itself, without its code and the stacks of its threads |
 /// | `threads` | threads of the program |
 /// | `tasks_running`, `tasks_runnable`, `tasks_waiting` | tracked tasks by state, absent at some readings if there are many tasks |
 /// | `lock_waits`, `lock_wait_seconds` | waits for locks since the process began, while they are recorded |
@@ -58,12 +59,7 @@ const METRICS: [&[&str]; SERIES.len()] = [
     &["/gc/heap/frees:objects"],
     &[],
     &[],
-    &[
-        "/memory/classes/metadata/mcache/free:bytes",
-        "/memory/classes/metadata/mcache/inuse:bytes",
-        "/memory/classes/other:bytes",
-        "/memory/classes/profiling/buckets:bytes",
-    ],
+    &[],
     &["/plimsoll/threads:threads"],
     &["/plimsoll/tasks/running:tasks"],
     &[
@@ -80,6 +76,7 @@ const METRICS: [&[&str]; SERIES.len()] = [
 
 const RESIDENT: usize = 6;
 const LIMIT: usize = 7;
+const PLIMSOLL: usize = 8;
 const TASKS: std::ops::Range<usize> = 10..13;
 const CPU: usize = 17;
 
@@ -135,6 +132,7 @@ impl Meter {
         }
         let resident = residency::total();
         values[RESIDENT] = resident.map_or(f64::NAN, |bytes| bytes as f64);
+        values[PLIMSOLL] = own_resident().map_or(f64::NAN, |bytes| bytes as f64);
         values[LIMIT] = memory_limit::bytes().map_or(f64::NAN, |bytes| bytes as f64);
         values[CPU] = clock::process_cpu() as f64 / 1e9;
         Point { at, values }
@@ -166,6 +164,24 @@ mod tests {
             let is_optional = *name == "limit_bytes" || cfg!(not(target_os = "linux"));
             assert!(is_optional || value.is_finite(), "{name}");
         }
+    }
+
+    #[test]
+    fn no_part_exceeds_the_resident_memory() {
+        let point = Meter::new().read();
+        let own = point.values[PLIMSOLL];
+        assert!(
+            own.is_nan() || own > 0.0 && own < point.values[RESIDENT],
+            "{own}"
+        );
+        let row = crate::reconcile();
+        let row = row.rows.iter().find(|row| row.name == "plimsoll").unwrap();
+        // Other tests record events meanwhile.
+        let more = own - row.resident as f64;
+        assert!(
+            own.is_nan() || more.abs() < f64::from(4 << 20),
+            "{own}, {row:?}"
+        );
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(super) fn fields(model: &Model) -> Vec<Field> {
         Field::new("tasks", or_dash(number("plimsoll_tasks"), exact)),
         Field::new("lock waits", format!("{waited}, {waits}")),
         Field::new("GC", cycles(model)),
-        Field::new("Plimsoll", format!("{own}, {own_time} of a CPU")),
+        Field::new("Plimsoll", format!("{own} mapped, {own_time} CPU")),
         Field::new(
             "lost",
             or_dash(lost, |lost| format!("{} events", exact(lost))),

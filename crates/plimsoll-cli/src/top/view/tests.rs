@@ -83,7 +83,7 @@ fn the_overview_has_all_that_matters_on_80_by_24() {
         "allocated  2.00 MiB/s, 1000/s           freed      1.00 MiB/s, 500/s",
         "threads    4                            tasks      9",
         "lock waits 250 ms/s, 12/s               GC         7 cycles, 0.5/s",
-        "Plimsoll   1.00 MiB, 0.0 % of a CPU     lost       3 events",
+        "Plimsoll   1.00 MiB mapped, 0.0 % CPU   lost       3 events",
         "heap                                                                          #o",
         "in use                                                                        ##",
         "alloc                                                                          #",

@@ -45,7 +45,6 @@ const SOURCES: [Column, string[]][] = [
   ["freed_bytes", ["gc_heap_frees_bytes_total"]],
   ["allocated_objects", ["gc_heap_allocs_objects_total"]],
   ["freed_objects", ["gc_heap_frees_objects_total"]],
-  ["plimsoll_bytes", ["memory_classes_other_bytes", "memory_classes_metadata_mcache_inuse_bytes"]],
   ["threads", ["threads"]],
   ["tasks_running", ["tasks_running_tasks"]],
   ["tasks_runnable", ["tasks_runnable_tasks"]],

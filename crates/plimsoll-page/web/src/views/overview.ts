@@ -50,7 +50,7 @@ export class Overview implements View {
     [
       { label: "other", colour: "--c3", isFilled: true },
       { label: "Plimsoll", colour: "--c2", isFilled: true },
-      { label: "heap in use", colour: "--c1", isFilled: true },
+      { label: "heap in use, as counted", colour: "--c1", isFilled: true },
     ],
     bytes,
     { isBytes: true },

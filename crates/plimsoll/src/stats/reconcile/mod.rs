@@ -15,10 +15,12 @@ mod table;
 mod untouched;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use classify::{Known, Owner, Sorted};
 use plimsoll_sys::hash::HashSet;
 use plimsoll_sys::os::process_id;
+use plimsoll_sys::os::residency::{self, PageTables};
 use plimsoll_sys::os::smaps::{self, Mapping, PrivateFiles, Rollup};
 use plimsoll_sys::os::task_file::TaskDirectory;
 use plimsoll_sys::os::{cgroup, region, thread_stack};
@@ -237,7 +239,7 @@ fn known(probe: Option<usize>) -> (Known, Pages) {
     });
     let stacks = threads.iter().map(|stack| stack.range.clone());
     let stacks = classify::separate(stacks.collect());
-    let plimsoll = classify::without(classify::disjoint(region::noted().collect()), &sampled);
+    let plimsoll = of_plimsoll();
     let blocks = classify::disjoint(blocks);
     let structures = classify::disjoint(structures);
     let others = [
@@ -261,6 +263,24 @@ fn known(probe: Option<usize>) -> (Known, Pages) {
         stack_pointers: stack_pointers(&seen),
     };
     (known, pages)
+}
+
+/// Returns the address ranges of Plimsoll's own memory, in order and without overlap.
+fn of_plimsoll() -> Vec<Range<usize>> {
+    let all = classify::disjoint(region::noted().collect());
+    classify::without(all, &alloc::sampled_range())
+}
+
+/// Returns the resident bytes of Plimsoll's own memory, as the row of [`reconcile`]; `None` if the system does not report
+/// them. Takes some microseconds.
+pub(crate) fn own_resident() -> Option<u64> {
+    residency::total()?;
+    let tables = PageTables::open();
+    let resident = of_plimsoll()
+        .iter()
+        .map(|range| tables.resident(range) as u64)
+        .sum();
+    Some(resident)
 }
 
 /// Returns all other threads that wait in the system, with their stack pointers. An only thread is running.
