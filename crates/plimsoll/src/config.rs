@@ -58,7 +58,7 @@ pub fn start() -> Plimsoll {
 /// | `long_poll` | shortest poll of a tracked task in the profile `longpoll`: `10ms`, `0` for none | `0` |
 /// | `memory_limit` | memory that the program should stay below: `512m`, `80%` of the available memory, `cgroup` or `off` | `off` |
 /// | `mutex_fraction` | one of this many releases of contended locks is recorded: `100`, `1` for all, `0` for none | `0` |
-/// | `out` | a directory for all profiles, written when the [`Plimsoll`] is dropped; created at the start | none |
+/// | `out` | a directory for all profiles, written when the [`Plimsoll`] is dropped or the process exits; created at the start | none |
 /// | `postmortem` | a file that keeps counts and heap profile if the process is killed, for `plimsoll report`; `%p` is the process number; only from the environment | none |
 /// | `stack_depth` | maximum number of frames of a stack, 0 to 1024 | `128` |
 /// | `table` | the maximum size of the table of stacks, in bytes; only from the environment | `64m` |
@@ -109,7 +109,7 @@ pub fn config() -> Config {
 }
 
 /// A started Plimsoll. When it is dropped, it writes the profiles if `out` is set, and stops
-/// serving pages.
+/// serving pages. If the process exits before, it writes the profiles then.
 #[derive(Debug)]
 #[must_use = "dropping the value stops everything that it started"]
 pub struct Plimsoll {
@@ -143,7 +143,8 @@ impl Config {
         self
     }
 
-    /// Writes all profiles to a directory when the [`Plimsoll`] is dropped. [`Config::start`]
+    /// Writes all profiles to a directory when the [`Plimsoll`] is dropped, or else when the process exits: by
+    /// [`exit`](std::process::exit) or a return from `main`, but not by a signal or `abort`. [`Config::start`]
     /// creates the directory, and warns if it cannot write there.
     pub fn out(mut self, directory: impl Into<PathBuf>) -> Self {
         self.out = Some(directory.into());
@@ -302,7 +303,7 @@ impl Config {
 
     fn activate(self) -> Plimsoll {
         if let Some(directory) = &self.out {
-            output::prepare(directory);
+            output::begin(directory);
         }
         if let Some(rate) = self.heap_rate {
             profile::set_heap_rate(rate);
@@ -501,7 +502,7 @@ impl Plimsoll {
 impl Drop for Plimsoll {
     fn drop(&mut self) {
         if let Some(directory) = self.out.take() {
-            output::write(&directory);
+            output::end(&directory);
         }
     }
 }

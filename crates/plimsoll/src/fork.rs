@@ -9,6 +9,7 @@ pub(crate) enum Order {
     /// The handlers of `plimsoll run` around a fork take locks of all kinds.
     #[cfg(feature = "preload")]
     Preload,
+    Outputs,
     Dhat,
     History,
     GrowthThresholds,

@@ -1,16 +1,60 @@
-//! The directory of the setting `out`.
+//! The directory of the setting `out`. Profiles are written when the `Plimsoll` is dropped. A program that ends before, by
+//! `exit` or a return from the `main` of C, drops nothing: a handler of `exit` writes them then.
 
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
 
+use crate::fork::Order;
 use crate::profile::{self, Format};
 use crate::warning;
 use crate::{internal_scope, overhead};
+use plimsoll_sys::os::fork::ForkLock;
 use plimsoll_sys::os::process_id;
 
+/// The directories to which no profiles were written yet, with the processes that requested it. A child of a fork does not
+/// overwrite the files of its parent when it exits.
+static DUE: ForkLock<Vec<(PathBuf, u32)>> = ForkLock::new(Order::Outputs.rank(), Vec::new());
+
+/// Notes that profiles are to be written to a directory, at the exit of this process at the latest.
+pub(super) fn begin(directory: &Path) {
+    static REGISTERED: Once = Once::new();
+    prepare(directory);
+    let _own = internal_scope::scope();
+    DUE.lock().push((directory.to_owned(), process_id()));
+    #[cfg(any(unix, windows))]
+    REGISTERED.call_once(|| {
+        // SAFETY: the function takes no arguments. Without memory for it, only a drop writes.
+        unsafe { libc::atexit(at_exit) };
+    });
+}
+
+/// Writes all profiles to the directory, unless the exit of the process has.
+pub(super) fn end(directory: &Path) {
+    let is_due = {
+        let _own = internal_scope::scope();
+        let mut due = DUE.lock();
+        let at = due.iter().position(|(path, _)| path == directory);
+        at.map(|at| due.swap_remove(at)).is_some()
+    };
+    if is_due {
+        write(directory);
+    }
+}
+
+extern "C" fn at_exit() {
+    let _own = internal_scope::scope();
+    let due = std::mem::take(&mut *DUE.lock());
+    for (directory, process) in due {
+        if process == process_id() {
+            write(&directory);
+        }
+    }
+}
+
 /// Creates the directory, and warns if profiles cannot be written there.
-pub(super) fn prepare(directory: &Path) {
+fn prepare(directory: &Path) {
     let _own = internal_scope::scope();
     if let Err(error) = create(directory).and_then(|()| try_to_write(directory)) {
         let directory = directory.display();
@@ -21,7 +65,7 @@ pub(super) fn prepare(directory: &Path) {
 }
 
 /// Writes all profiles to the directory; warns about those that it cannot write.
-pub(super) fn write(directory: &Path) {
+fn write(directory: &Path) {
     let (_own, _time) = (internal_scope::scope(), overhead::measure());
     // It may have been removed since the start. Without a directory, one warning is enough.
     if let Err(error) = create(directory) {

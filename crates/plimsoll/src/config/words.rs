@@ -104,7 +104,7 @@ pub(super) const WORDS: [Word; 22] = [
     ),
     word(
         "out",
-        "a directory for all profiles, written when the Plimsoll is dropped; created at the start",
+        "a directory for all profiles, written when the Plimsoll is dropped or the process exits; created at the start",
         "none",
     ),
     word(

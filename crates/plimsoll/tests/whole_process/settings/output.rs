@@ -117,3 +117,55 @@ fn a_limit_on_the_size_of_files_is_a_line_for_each_profile() {
         assert_eq!(dir.names(), [""; 0]);
     }
 }
+
+#[test]
+fn profiles_are_written_at_each_ordinary_end() {
+    let name = "output::profiles_are_written_at_each_ordinary_end";
+    let dir = Dir::new("ends");
+    // In the child, the last part of the path names the end.
+    let test = || {
+        let started = plimsoll::start();
+        let directory = directory();
+        match Path::new(&directory).file_name().unwrap().to_str().unwrap() {
+            // Neither drops the value.
+            "exit" => std::process::exit(0),
+            "forgotten" => std::mem::forget(started),
+            "dropped" => {
+                drop(started);
+                let written = fs::read(Path::new(&directory).join("heap.pb.gz")).unwrap();
+                fs::write(Path::new(&directory).join("heap.pb.gz"), "changed").unwrap();
+                assert!(written.len() > 100);
+            }
+            _ => {
+                // SAFETY: the child of the fork exits at once.
+                unsafe {
+                    let child = libc::fork();
+                    if child == 0 {
+                        libc::exit(0);
+                    }
+                    let mut status = 1;
+                    assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+                    assert_eq!((status, fs::read_dir(&directory).unwrap().count()), (0, 0));
+                }
+            }
+        }
+    };
+    if child::is_child() {
+        return test();
+    }
+    for end in ["exit", "forgotten", "dropped", "fork"] {
+        let path = dir.0.join(end);
+        let mut command = child::command(name, format!("out={}", path.display()));
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && lines(&stderr).is_empty(),
+            "{end}: {stderr}"
+        );
+        let count = fs::read_dir(&path).unwrap().count();
+        assert_eq!(count, files().len(), "{end}");
+        // A profile is not written again at the exit.
+        let was_changed = fs::read(path.join("heap.pb.gz")).unwrap() == b"changed";
+        assert_eq!(was_changed, end == "dropped", "{end}");
+    }
+}
