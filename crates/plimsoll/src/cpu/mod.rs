@@ -77,6 +77,8 @@ pub enum StartError {
     NoSignal,
     /// The system has no memory for the handler.
     NoMemory,
+    /// The system refuses timers.
+    NoTimer,
     /// A system call filter (seccomp) of the process forbids this call.
     Filtered(&'static str),
 }
@@ -98,6 +100,9 @@ impl fmt::Display for StartError {
                 "the program uses every real-time signal, and cpu profiling needs an unused one"
             }
             Self::NoMemory => "out of memory",
+            Self::NoTimer => {
+                "the system refuses the timers of cpu profiling: the limit on pending signals may be too low (RLIMIT_SIGPENDING, ulimit -i)"
+            }
         })
     }
 }

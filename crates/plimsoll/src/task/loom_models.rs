@@ -13,7 +13,7 @@ use loom::thread;
 use super::slab::SLAB;
 use super::slot::control::DROPPING;
 use super::slot::{Birth, Seen, Slot, State};
-use super::snapshot::CUTS;
+use super::snapshot::{CUTS, Instant};
 use super::watched::Watched;
 
 /// The executor, which counts wakes. The counts of its clones are not part of the model.
@@ -95,7 +95,7 @@ fn drop_task(slot: &Slot) {
 
 fn cut() -> Vec<Seen> {
     let mut tasks = Vec::new();
-    assert!(CUTS.read(|task| tasks.push(*task)));
+    assert_eq!(CUTS.read(|task| tasks.push(*task)), Instant::One);
     tasks.sort_by_key(|task| task.id);
     tasks
 }

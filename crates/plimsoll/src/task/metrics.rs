@@ -1,5 +1,6 @@
 //! Figures about tasks.
 
+use super::snapshot::Instant;
 use super::{State, slab, snapshot, times};
 use crate::histogram::Histogram;
 
@@ -26,7 +27,8 @@ pub struct TaskMetrics {
     /// Tasks whose futures are being dropped.
     pub dropping: u64,
     /// Whether the states are of one instant. False if no memory was available to record tasks that
-    /// change meanwhile: each task was then counted at a different moment.
+    /// change meanwhile, or if the kernel refuses `membarrier`, as under a system call filter: tasks were then counted at
+    /// different moments.
     pub exact: bool,
     /// Bytes of the existing tracked futures themselves. They are part of the heap if the executor
     /// allocates futures there, and of a stack if not. Memory that a future allocates is not
@@ -80,14 +82,14 @@ pub(crate) fn states() -> (States, bool) {
     if slab::SLAB.used() == 0 {
         return (states, true);
     }
-    let exact = snapshot::CUTS.read(|task| states.count(task.state));
-    if !exact {
+    let instant = snapshot::CUTS.read(|task| states.count(task.state));
+    if instant == Instant::NoMemory {
         states = States::default();
         let there = (0..slab::SLAB.used()).filter(|&number| slab::SLAB.is_there(number));
         let tasks = there.filter_map(|number| slab::SLAB.slot(number).read());
         tasks.for_each(|task| states.count(task.state));
     }
-    (states, exact)
+    (states, instant == Instant::One)
 }
 
 /// Numbers of tasks by activity.

@@ -135,7 +135,8 @@ pub(crate) fn polled_words() -> Option<[usize; 2]> {
 ///
 /// The result contains no task that was created after that instant. It contains each task that
 /// existed, in its state at that instant. If it contains a task, it contains each task that was
-/// created before that one and not dropped before that instant.
+/// created before that one and not dropped before that instant. Where [`TaskMetrics::exact`] is false, the tasks may be of
+/// several instants.
 pub fn tasks() -> Vec<TaskRecord> {
     let mut tasks = Vec::new();
     for_each(|task| tasks.push(task));
@@ -150,9 +151,9 @@ pub fn for_each(mut visit: impl FnMut(TaskRecord)) {
     read(|task| visit(TaskRecord::of(task)));
 }
 
-/// Calls `visit` with each task at one instant, in no order. Returns false if out of memory.
-pub(crate) fn read(visit: impl FnMut(&Seen)) -> bool {
-    CUTS.read(visit)
+/// Calls `visit` with each task at one instant, in no order; with none if out of memory.
+pub(crate) fn read(visit: impl FnMut(&Seen)) {
+    CUTS.read(visit);
 }
 
 /// Calls `visit` with at most `most` tasks, each in its present state, and with the number of tasks for

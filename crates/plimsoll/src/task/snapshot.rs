@@ -76,6 +76,17 @@ loom::lazy_static! {
 /// The number of records for tasks that are created while the cut begins, above those that exist.
 const SLACK: usize = 1 << 16;
 
+/// How the tasks of a cut belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Instant {
+    /// They are of one instant.
+    One,
+    /// They may be of several: the kernel refuses the fence in all threads, as under a system call filter.
+    Several,
+    /// There is no cut, for lack of memory.
+    NoMemory,
+}
+
 impl Cuts {
     /// Returns the epoch, ordered after all earlier stores of the caller.
     #[inline]
@@ -116,11 +127,11 @@ impl Cuts {
     }
 
     /// Calls `visit` with each task that exists at one instant, in no order. Excludes other
-    /// readers. Returns false, without any call, if out of memory.
-    pub(super) fn read(&self, mut visit: impl FnMut(&Seen)) -> bool {
+    /// readers.
+    pub(super) fn read(&self, mut visit: impl FnMut(&Seen)) -> Instant {
         let _alone = self.reader.lock();
         if !self.records.open(SLAB.used() as usize + SLACK) {
-            return false;
+            return Instant::NoMemory;
         }
         let epoch = match self.epoch.load(Ordering::Relaxed).wrapping_add(1) {
             // 0 means that no reader is running.
@@ -130,9 +141,8 @@ impl Cuts {
         self.open.store(epoch, Ordering::SeqCst);
         self.epoch.store(epoch, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if membarrier::register() != membarrier::Support::None {
-            membarrier::fence_all_threads();
-        }
+        let is_fenced =
+            membarrier::register() != membarrier::Support::None && membarrier::fence_all_threads();
 
         for number in 0..SLAB.used() {
             if !SLAB.is_there(number) {
@@ -158,7 +168,10 @@ impl Cuts {
             }
         }
         self.records.close(visit);
-        true
+        match is_fenced {
+            true => Instant::One,
+            false => Instant::Several,
+        }
     }
 
     /// Resets the counts of recording threads in the child of a fork, where these threads do not

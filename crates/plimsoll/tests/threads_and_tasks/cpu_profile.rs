@@ -14,6 +14,7 @@ use std::hint::black_box;
 
 use plimsoll::profile::cpu;
 use plimsoll::profile::{Detail, Snapshot};
+use plimsoll_testkit::child;
 use plimsoll_testkit::pprof::{Profile, Sample};
 
 const PERIOD: u64 = 1_000_000_000 / cpu::DEFAULT_RATE as u64;
@@ -122,4 +123,24 @@ fn is_cpu(samples: u64, used: u64, threads: u64) -> bool {
     let bound = error.max(PERIOD as f64) + used as f64 * 0.02;
     let difference = samples as f64 - used as f64;
     difference.abs() <= bound
+}
+
+#[test]
+fn a_recording_without_timers_is_an_error() {
+    fn test() {
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // Each timer needs a place in the queue of signals.
+        // SAFETY: the limit is valid for the call.
+        let result = unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const none) };
+        assert_eq!(result, 0);
+        assert_eq!(cpu::start(), Err(cpu::StartError::NoTimer));
+        assert_eq!(cpu::set_rate(100), Err(cpu::StartError::NoTimer));
+        assert!(cpu::stop().is_none() && cpu::rate() == 0);
+        let refused = cpu::StartError::NoTimer.to_string();
+        assert!(refused.contains("RLIMIT_SIGPENDING"), "{refused}");
+    }
+    child::run("a_recording_without_timers_is_an_error", "", test);
 }

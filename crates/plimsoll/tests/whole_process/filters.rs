@@ -310,3 +310,27 @@ fn each_filter_is_survived() {
     let without_one = OWN.map(|(name, _)| name).join(" ");
     under(&format!("kill one {without_one}"));
 }
+
+/// After the filter, the reader has no fence in other threads.
+#[test]
+fn states_of_tasks_are_not_exact_without_a_fence() {
+    fn test() {
+        use plimsoll::task::{self, TrackExt};
+        let tasks: Vec<_> = (0..100).map(|_| async {}.tracked()).collect();
+        let before = task::metrics();
+        install(
+            &[libc::SYS_membarrier],
+            libc::SECCOMP_RET_ERRNO | 1,
+            libc::SECCOMP_RET_ALLOW,
+            true,
+        );
+        let after = task::metrics();
+        assert_eq!((before.alive, after.alive), (100, 100));
+        if !before.exact {
+            eprintln!("skipped: the kernel lacks membarrier");
+        }
+        assert!(!after.exact);
+        drop(tasks);
+    }
+    child::run("states_of_tasks_are_not_exact_without_a_fence", "", test);
+}

@@ -58,6 +58,7 @@ pub(in super::super) fn start(period_ns: u64) -> Result<(), StartError> {
     filter::check(&CALLS).map_err(|forbidden| StartError::Filtered(forbidden.call))?;
     clock::prepare();
     handler::prepare()?;
+    timers::try_one()?;
     PERIOD.store(period_ns, Ordering::SeqCst);
     let recording = RECORDING.fetch_add(1, Ordering::SeqCst) + 1;
     watch::look();

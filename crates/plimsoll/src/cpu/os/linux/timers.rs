@@ -25,7 +25,7 @@ use plimsoll_sys::os::wipe_on_fork::Forgotten;
 use plimsoll_sys::os::{clock, random, thread_id};
 use plimsoll_sys::primitives::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
-use super::super::super::{Missing, count_missing};
+use super::super::super::{Missing, StartError, count_missing};
 use super::{PERIOD, RECORDING, handler};
 use crate::internal_thread;
 use crate::label::{self, Labels};
@@ -66,7 +66,8 @@ static ENTRIES: Forgotten<[Entry; PLACES]> = Forgotten::new(
 /// The number of entries, from the first on, that were ever in use.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of threads that have no timer, because the table was full or the system refused.
+/// The number of threads that have no timer, because the table was full or the system refused: by the last look at all
+/// threads, and of those that began since.
 static UNWATCHED: AtomicU64 = AtomicU64::new(0);
 
 /// The key whose destructor is [`ended`].
@@ -80,6 +81,23 @@ thread_local! {
 /// Returns the number of threads that have no timer.
 pub(crate) fn unwatched_threads() -> u64 {
     UNWATCHED.load(Ordering::Relaxed)
+}
+
+/// Makes a timer that never expires, and deletes it.
+///
+/// # Errors
+/// [`StartError::NoTimer`] if the system refuses it, as it would refuse those of a recording.
+pub(super) fn try_one() -> Result<(), StartError> {
+    let timer = handler::signal()
+        .and_then(|signal| create(libc::CLOCK_THREAD_CPUTIME_ID, thread_id(), signal, 0));
+    let timer = timer.ok_or(StartError::NoTimer)?;
+    delete(u64::from(timer) + FIRST_TIMER);
+    Ok(())
+}
+
+/// Notes how many threads have no timer.
+pub(super) fn note_unwatched(threads: u64) {
+    UNWATCHED.store(threads, Ordering::Relaxed);
 }
 
 pub(super) fn prepare() {
@@ -106,20 +124,27 @@ pub(super) fn arm_own() {
         // Without a key, the watching thread finds the timer instead.
         // SAFETY: the value is a `&'static Entry`, as the key's destructor expects.
         let _ = unsafe { KEY.set(std::ptr::from_ref(entry).cast()) };
+    } else if PERIOD.load(Ordering::Relaxed) != 0 {
+        UNWATCHED.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Makes a timer for a thread other than the calling one, unless it has one.
-pub(super) fn arm(thread: i32) {
+/// Makes a timer for a thread other than the calling one, unless it has one. Returns false if the thread lives
+/// without a timer.
+pub(super) fn arm(thread: i32) -> bool {
     let Some((entry, turn)) = Entry::take(thread, false) else {
-        return;
+        // The thread has made one, or the table is full.
+        return all()
+            .iter()
+            .any(|entry| entry.thread.load(Ordering::Relaxed) == thread);
     };
     match cpu_time(thread) {
-        Some(now) => {
-            entry.start(turn, clock_of(thread), now);
-        }
+        Some(now) => entry.start(turn, clock_of(thread), now),
         // The thread has ended.
-        None => entry.release(turn),
+        None => {
+            entry.release(turn);
+            true
+        }
     }
 }
 
@@ -323,7 +348,6 @@ impl Entry {
         self.counted.store(0, Ordering::Relaxed);
         let thread = self.thread.load(Ordering::Relaxed);
         let Some(timer) = create(clock, thread, signal, self.name(turn)) else {
-            UNWATCHED.fetch_add(1, Ordering::Relaxed);
             self.release(turn);
             return false;
         };

@@ -97,9 +97,8 @@ pub(super) fn look() {
             lagging.push((id, entry));
         }
     });
-    for id in without {
-        timers::arm(id);
-    }
+    let failed = without.into_iter().filter(|&id| !timers::arm(id)).count();
+    timers::note_unwatched(failed as u64);
     count_blocked(&lagging);
 }
 
