@@ -97,7 +97,9 @@ impl Rule {
 const SETS: usize = 4096;
 
 /// A lock-free cache of rules by address, shared by all threads. A writer stores the rule, and the
-/// key combined with the rule. If a reader loads parts of two different entries, they do not match.
+/// key combined with the mixed rule. If a reader loads parts of two different entries, they match one key in 2^64, which
+/// nothing relates to keys that exist. Without mixing, `key ^ rule` of one entry and the rule of another would match keys of
+/// similar addresses.
 pub(crate) struct RuleCache {
     sets: [[Entry; 2]; SETS],
 }
@@ -142,7 +144,7 @@ impl RuleCache {
         for entry in &self.sets[key.set()] {
             let rule = entry.rule.load(Ordering::Relaxed);
             // A rule is never 0, so an empty entry matches no key.
-            if entry.check.load(Ordering::Relaxed) ^ rule == key.0 && rule != 0 {
+            if entry.check.load(Ordering::Relaxed) ^ mixed(rule) == key.0 && rule != 0 {
                 return Some(Rule::unpack(rule));
             }
         }
@@ -159,8 +161,17 @@ impl RuleCache {
             .check
             .store(newer.check.load(Ordering::Relaxed), Ordering::Relaxed);
         newer.rule.store(rule.pack(), Ordering::Relaxed);
-        newer.check.store(key.0 ^ rule.pack(), Ordering::Relaxed);
+        newer
+            .check
+            .store(key.0 ^ mixed(rule.pack()), Ordering::Relaxed);
     }
+}
+
+/// Spreads the bits of a rule over the word. Different rules have different results.
+#[inline]
+fn mixed(rule: u64) -> u64 {
+    let product = rule.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    product ^ product >> 32
 }
 
 #[cfg(test)]
@@ -250,6 +261,40 @@ mod tests {
         assert_eq!(cache.get(Key::new(0x1234, 1)), Some(Rule::End));
         assert_eq!(cache.get(Key::new(0x1234, 2)), None);
         assert_eq!(cache.get(Key::new(0x1234, 0)), None);
+    }
+
+    /// The rule of one entry, and the other word of an entry of another key and rule.
+    #[test]
+    fn parts_of_two_entries_match_no_address() {
+        let cache: Box<RuleCache> = Box::new(RuleCache::new());
+        let rules = rules();
+        for (first, second) in rules
+            .iter()
+            .flat_map(|one| rules.iter().map(move |two| (one, two)))
+        {
+            if first == second {
+                continue;
+            }
+            let address = 0x7f12_3456_7890;
+            let key = Key::new(address, 0);
+            cache.put(key, *second);
+            let check = cache.sets[key.set()][0].check.load(Ordering::Relaxed);
+            // The keys that would match if the two words were combined by exclusive or.
+            for matching in [
+                Key(key.0 ^ first.pack() ^ second.pack()),
+                Key(check ^ first.pack()),
+                Key(check ^ mixed(first.pack())),
+            ] {
+                let entry = &cache.sets[matching.set()][0];
+                entry.rule.store(first.pack(), Ordering::Relaxed);
+                entry.check.store(check, Ordering::Relaxed);
+                let is_address = matching.0 >> 47 == 0;
+                assert!(
+                    !is_address || cache.get(matching).is_none(),
+                    "{first:?} {second:?}"
+                );
+            }
+        }
     }
 
     /// Threads overwrite each other's entries. A reader must get the rule that belongs to its key,
