@@ -1,5 +1,5 @@
-//! The kinds of profiles that Plimsoll makes: the only such list, used by pages, the preloaded
-//! library, the command and the documentation.
+//! The kinds of profiles that Plimsoll makes: the list of the pages, the preloaded library, the command and the
+//! documentation. The page for browsers has a list of its titles: `plimsoll-page/web/src/data/kinds.ts`.
 
 /// A kind of profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -87,7 +87,7 @@ impl<D: Delta> Ledger<D> {
 
     /// Applies `sum`, which must be additive, to a cut; returns `None` if another reader is
     /// running. Hooks, which may have little stack, may call it if the protocol is
-    /// [`Protocol::PerCpu`], under which a reader waits for no thread. `is_alone` means that the process
+    /// [`Protocol::PerCpu`], under which a reader waits for threads that are counting in the shared shard alone. `is_alone` means that the process
     /// has no other thread, so that the generation need not turn.
     #[cfg(all(feature = "preload", not(loom)))]
     pub(crate) fn try_sum(&self, is_alone: bool, sum: impl Fn(&D) -> u64) -> Option<u64> {

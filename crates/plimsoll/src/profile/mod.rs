@@ -364,6 +364,7 @@ pub fn set_stack_depth(frames: usize) -> usize {
 
 /// Events that could not be recorded in full, since the process began. Profiles lack nothing else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LostEvents {
     /// Events recorded without a stack, because all memory for capturing stacks was in use, or was
     /// not yet available before `main`. Totals are right.

@@ -22,6 +22,7 @@ use crate::size_class;
 /// KiB, and to Go's size classes up to 32 KiB; above that, it counts as requested. See
 /// [`size_class`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HeapStats {
     /// Blocks ever allocated, a count. Exact.
     pub mallocs: u64,
@@ -44,6 +45,7 @@ pub struct HeapStats {
 
 /// Allocations and frees in one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClassCounts {
     /// The largest size in the class, in bytes; each block counts as this size.
     pub size: usize,
@@ -55,6 +57,7 @@ pub struct ClassCounts {
 
 /// Allocations and frees above 32 KiB, where bytes are counted as requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LargeCounts {
     /// Blocks ever allocated, a count. Exact.
     pub mallocs: u64,

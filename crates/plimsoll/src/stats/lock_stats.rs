@@ -8,6 +8,7 @@ use crate::contention;
 /// fraction was set (see [`crate::profile::set_block_rate`]): then the sums include every wait,
 /// whether sampled or not. Each field is read at its own moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockStats {
     /// Completed waits of any kind: for locks, conditions, channels, other threads. A count; exact
     /// under the condition above.

@@ -39,6 +39,7 @@ pub const BY_SIZE_CLASSES: usize = 61;
 /// If a figure is absent, the heap fields assume that the allocator holds only the blocks in use;
 /// all other fields that depend on it are 0.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct MemStats {
     /// Bytes of blocks in use, in class sizes. Exact. From the ledger.
     pub alloc: u64,
@@ -149,6 +150,7 @@ pub struct MemStats {
 /// Allocations and frees in one of Go's size classes: sizes above the previous class's, up to
 /// `size`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BySize {
     /// The largest size in the class, in bytes.
     pub size: u32,

@@ -25,7 +25,8 @@ static NEXT: AtomicU64 = AtomicU64::new(LEAST);
 static MAX_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Records that a sampled allocation, which stands for that many bytes, was counted. For hooks:
-/// never waits, and skips the reading if another thread is reading.
+/// skips the reading if another thread is reading. Waits for no thread but one that is counting in the shared shard, some
+/// instructions long.
 pub(super) fn allocated(bytes: u64) {
     let since = SINCE.fetch_add(bytes, Ordering::Relaxed);
     if since.saturating_add(bytes) < NEXT.load(Ordering::Relaxed) {

@@ -2,7 +2,8 @@
 //!
 //! Unmapped ranges leave the table before the call, since another thread may receive the addresses
 //! immediately after; if the call fails, they are put back. Mapped ranges are recorded after the
-//! call. So no record ever covers addresses that the system gave to another thread.
+//! call. So no record covers addresses that the system gave to another thread, unless a concurrent cut of the record was
+//! suspended for long: see [`super::table`].
 //!
 //! For hooks and signal handlers, at any time: nothing here allocates, locks, waits or fails. The
 //! function that `wakeup::before_release` calls may, in a process of one thread.
