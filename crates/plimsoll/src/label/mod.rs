@@ -20,9 +20,10 @@
 //! With the feature `tracing`, `TracingLayer` adds the spans of a thread or a task as labels.
 //!
 //! Each set is stored once and never freed, so that a label adds no cost to an event. Use labels
-//! with some hundreds of values, such as tenants and routes, not request numbers. The bound is
-//! [`MAX_SETS`]. A change that would need one more set has no effect, and is counted in
-//! [`LostEvents::labels`](crate::profile::LostEvents::labels).
+//! with some hundreds of values, such as tenants and routes, not request numbers. The bounds are
+//! [`MAX_SETS`], and 16 MiB of keys and values; each is cut at 1 KiB. Work under one more set has the label
+//! `labels` with the value `[other labels]` alone: it is charged to no other tenant. Such sets are counted in
+//! [`LostEvents::labels`](crate::profile::LostEvents::labels), and the first one is a warning on standard error.
 //!
 //! The table of stacks separates allocations under different labels. Each place needs a bucket
 //! there for each set of labels.
@@ -42,11 +43,12 @@ use crate::escape::put_quoted;
 
 #[cfg(feature = "tracing")]
 pub(crate) use spans::within_spans;
+pub(crate) use table::OTHER_LABELS;
 pub(crate) use threads::{all as of_threads, prepare};
 #[cfg(feature = "tracing")]
 pub use tracing::TracingLayer;
 
-/// Maximum number of different sets of labels in a process.
+/// Maximum number of different sets of labels in a process, with the empty one and the one for further sets.
 pub const MAX_SETS: usize = table::MOST;
 
 thread_local! {
@@ -84,7 +86,7 @@ impl Labels {
         }
         let added = labels.iter();
         all.extend(added.map(|(key, value)| (key.as_ref(), value.as_ref())));
-        table::number_of(&all).map_or(self, Self)
+        Self(table::number_of(&all))
     }
 
     /// Returns the value of a label.

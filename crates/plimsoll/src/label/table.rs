@@ -1,4 +1,5 @@
-//! The sets of labels, by number. They are never freed.
+//! The sets of labels, by number. They are never freed, since events of any age refer to them. So their number and the bytes
+//! of their texts are bounded. Beyond a bound, all further sets are one, [`OTHER`].
 
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
@@ -8,10 +9,22 @@ use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use crate::fork::Order;
-use crate::{internal_scope, postmortem_file};
+use crate::{internal_scope, postmortem_file, warning};
 
 /// Maximum number of sets.
 pub(super) const MOST: usize = 1 << 16;
+
+/// The maximum length of a key or a value in bytes. A longer one is cut.
+pub(super) const MAX_TEXT: usize = 1 << 10;
+
+/// The maximum length of the keys and values of all sets together, in bytes.
+pub(super) const MAX_BYTES: usize = 16 << 20;
+
+/// The number of the set for all sets beyond the bounds.
+const OTHER: u32 = MOST as u32 - 1;
+
+/// The value that stands for further sets, and for further names of tasks.
+pub(crate) const OTHER_LABELS: &str = "[other labels]";
 
 /// A set of labels, sorted by key.
 type Set = &'static [(&'static str, &'static str)];
@@ -26,9 +39,17 @@ static BLOCKS: [AtomicPtr<[AtomicPtr<Set>; BLOCK]>; MOST / BLOCK] =
 #[derive(Default)]
 pub(crate) struct Known {
     numbers: Option<HashMap<Set, u32>>,
+    /// The bytes of their keys and values.
+    bytes: usize,
 }
 
-static KNOWN: ForkLock<Known> = ForkLock::new(Order::Labels.rank(), Known { numbers: None });
+static KNOWN: ForkLock<Known> = ForkLock::new(
+    Order::Labels.rank(),
+    Known {
+        numbers: None,
+        bytes: 0,
+    },
+);
 
 static LOST: AtomicU64 = AtomicU64::new(0);
 
@@ -57,42 +78,76 @@ pub(super) fn set(number: u32) -> Set {
     unsafe { block[at].load(Ordering::Acquire).as_ref() }.map_or(&[], |set| *set)
 }
 
-/// Returns the number of the set of these labels, of which the last of a key wins; `None` if the
-/// limit is reached.
-pub(super) fn number_of(labels: &[(&str, &str)]) -> Option<u32> {
+/// Returns the number of the set of these labels, of which the last of a key wins. Beyond the bounds, that is the set of
+/// further labels: its events belong to no other set, such as an enclosing one.
+pub(super) fn number_of(labels: &[(&str, &str)]) -> u32 {
     let _own = internal_scope::scope();
-    let mut sorted = labels.to_vec();
+    let mut sorted: Vec<(&str, &str)> = labels
+        .iter()
+        .map(|(key, value)| (cut(key), cut(value)))
+        .collect();
     // After this, the last label of each key comes first, and stays.
     sorted.reverse();
     sorted.sort_by_key(|&(key, _)| key);
     sorted.dedup_by_key(|&mut (key, _)| key);
     let mut known = lock();
-    let numbers = known.numbers.get_or_insert_default();
+    let Known { numbers, bytes } = &mut *known;
+    let numbers = numbers.get_or_insert_default();
     if let Some(number) = find(numbers, &sorted) {
-        return Some(number);
+        return number;
     }
-    let number = numbers.len() + 1;
-    if number >= MOST {
-        LOST.fetch_add(1, Ordering::Relaxed);
-        return None;
+    let number = numbers.len() as u32 + 1;
+    let length: usize = sorted
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
+    if number < OTHER && *bytes + length <= MAX_BYTES {
+        *bytes += length;
+        numbers.insert(store(number, &sorted), number);
+        return number;
     }
+    if set(OTHER).is_empty() {
+        store(OTHER, &[("labels", OTHER_LABELS)]);
+    }
+    let is_first = LOST.fetch_add(1, Ordering::Relaxed) == 0;
+    drop(known);
+    if is_first {
+        warning::warn(format_args!(
+            "there are {} sets of labels, and at most {} with texts of {MAX_BYTES} bytes are kept: further ones are {OTHER_LABELS}; use labels with some hundreds of values",
+            number - 1,
+            OTHER - 1,
+        ));
+    }
+    OTHER
+}
+
+/// Returns the beginning of a text, at most [`MAX_TEXT`] bytes long.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Stores a copy of a set under a number, for good.
+fn store(number: u32, labels: &[(&str, &str)]) -> Set {
     let kept = |text: &str| -> &'static str { Box::leak(text.into()) };
-    let set: Vec<_> = sorted
+    let set: Vec<_> = labels
         .iter()
         .map(|&(key, value)| (kept(key), kept(value)))
         .collect();
     let set: Set = set.leak();
-    let block = &BLOCKS[number / BLOCK];
+    let block = &BLOCKS[number as usize / BLOCK];
     if block.load(Ordering::Relaxed).is_null() {
         let new = Box::new([const { AtomicPtr::new(ptr::null_mut()) }; BLOCK]);
         block.store(Box::into_raw(new), Ordering::Release);
     }
     // SAFETY: the block was made above, or before, and is never freed.
     let block = unsafe { &*block.load(Ordering::Relaxed) };
-    block[number % BLOCK].store(Box::into_raw(Box::new(set)), Ordering::Release);
-    numbers.insert(set, number as u32);
-    postmortem_file::note_labels(number as u32, set);
-    Some(number as u32)
+    block[number as usize % BLOCK].store(Box::into_raw(Box::new(set)), Ordering::Release);
+    postmortem_file::note_labels(number, set);
+    set
 }
 
 /// Returns the number of a set. A separate function, so that the searched set may have a shorter
@@ -116,7 +171,7 @@ mod tests {
                     scope.spawn(|| {
                         let set = |at: usize| format!("value {at}");
                         (0..1000)
-                            .map(|at| number_of(&[("racing", &*set(at))]).unwrap())
+                            .map(|at| number_of(&[("racing", &*set(at))]))
                             .collect()
                     })
                 })

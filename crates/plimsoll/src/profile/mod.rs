@@ -382,8 +382,8 @@ pub struct LostEvents {
     /// The block profile includes them, but the mutex profile charges no release for them. Also
     /// waits that the search for deadlocks omits.
     pub waits: u64,
-    /// Labels that were not added, because there were already [`MAX_SETS`](crate::label::MAX_SETS)
-    /// sets of them. Also threads without labels in `goroutine`, because more than 16,384 threads
+    /// Sets of labels that count as `[other labels]`, because there were already [`MAX_SETS`](crate::label::MAX_SETS)
+    /// sets, or 16 MiB of their texts. Also threads without labels in `goroutine`, because more than 16,384 threads
     /// had labels at once.
     pub labels: u64,
     /// Tasks that are in no profile, because there was no memory to track them.

@@ -5,7 +5,7 @@ use std::mem;
 use std::panic::Location;
 
 use super::slot::{Slot, TypeName};
-use crate::label::Labels;
+use crate::label::{Labels, OTHER_LABELS};
 
 /// A bit that no key has. No address of a program has it: user addresses have 47 bits on x86-64,
 /// and 48 or 52 on aarch64.
@@ -28,7 +28,7 @@ pub(super) fn name(key: u64) -> &'static str {
     if key & NAMED != 0 {
         return Labels::of_number((key & !NAMED) as u32)
             .get("")
-            .unwrap_or_default();
+            .unwrap_or(OTHER_LABELS);
     }
     if key == 0 {
         return "";

@@ -58,7 +58,7 @@ pub(super) const METRICS: [Metric; 36] = [
     ),
     count(
         "/plimsoll/lost/labels:events",
-        "Number of times that labels were not added, because the table of label sets was full.",
+        "Number of sets of labels that count as [other labels], because the table of label sets was full.",
         |gathered| gathered.lost().labels,
     ),
     count(

@@ -8,34 +8,74 @@ use super::{by_label, child};
 
 fn fill_the_table_of_label_sets() {
     let set = |number: usize| Labels::of([("number", number.to_string())]);
-    // The empty set counts as one.
-    for number in 1..MAX_SETS {
+    // The empty set counts as one, and so does the set for further ones.
+    for number in 1..MAX_SETS - 1 {
         assert_eq!(set(number).get("number"), Some(&*number.to_string()));
     }
     assert_eq!(profile::lost_events().labels, 0);
-    let _last = label::set(set(MAX_SETS - 1));
+    let _last = label::set(set(MAX_SETS - 2));
     let before = label::current();
     {
         let _one_more = label::with([("tenant", "one more")]);
-        assert_eq!(label::current(), before, "it is left as it was");
-        assert_eq!(profile::lost_events().labels, 1);
+        let labels: Vec<_> = label::current().iter().collect();
+        let expected = [("labels", "[other labels]")];
+        assert_eq!(labels, expected, "not of the enclosing set");
+        let _nested = label::with([("tenant", "another")]);
+        assert_eq!(label::current().get("number"), None);
+        assert_eq!(profile::lost_events().labels, 2);
     }
     assert_eq!(label::current(), before);
-    assert_eq!(set(MAX_SETS), Labels::NONE);
-    assert_eq!(profile::lost_events().labels, 2);
+    assert_eq!(set(MAX_SETS).get("labels"), Some("[other labels]"));
+    assert_eq!(profile::lost_events().labels, 3);
     // Existing sets still work.
     let _old = label::with([("number", "7")]);
     assert_eq!(label::current(), set(7));
-    assert_eq!(profile::lost_events().labels, 2);
+    assert_eq!(profile::lost_events().labels, 3);
+}
+
+/// Returns the lines of Plimsoll on standard error.
+fn warnings(stderr: &str) -> Vec<&str> {
+    let lines = stderr.lines();
+    lines
+        .filter(|line| line.starts_with("plimsoll: "))
+        .collect()
 }
 
 #[test]
-fn a_set_of_labels_beyond_the_limit_changes_nothing() {
-    child::run(
-        "limits::a_set_of_labels_beyond_the_limit_changes_nothing",
-        "",
-        fill_the_table_of_label_sets,
-    );
+fn work_under_a_set_of_labels_beyond_the_limit_is_charged_to_no_other() {
+    let name = "limits::work_under_a_set_of_labels_beyond_the_limit_is_charged_to_no_other";
+    if let Some(stderr) = child::stderr_of(name, "", fill_the_table_of_label_sets) {
+        let warnings = warnings(&stderr);
+        assert_eq!(warnings.len(), 1, "{stderr}");
+        assert!(
+            warnings[0].contains("further ones are [other labels]"),
+            "{stderr}"
+        );
+    }
+}
+
+fn fill_the_texts_of_labels() {
+    let text = "ä".repeat(4096);
+    for number in 0..20_000 {
+        let _labels = label::with([("request", format!("{number} {text}"))]);
+        match label::current().get("request") {
+            Some(value) => assert!((1000..=1024).contains(&value.len()), "{}", value.len()),
+            None => assert_eq!(label::current().get("labels"), Some("[other labels]")),
+        }
+    }
+    let kept = 20_000 - profile::lost_events().labels;
+    // 16 MiB in texts of about 1 KiB.
+    assert!((16_000..=17_000).contains(&kept), "{kept}");
+    let own = plimsoll::mem_stats().other_sys;
+    assert!(own < 64 << 20, "{own}");
+}
+
+#[test]
+fn the_bytes_of_labels_are_bounded() {
+    let name = "limits::the_bytes_of_labels_are_bounded";
+    if let Some(stderr) = child::stderr_of(name, "", fill_the_texts_of_labels) {
+        assert_eq!(warnings(&stderr).len(), 1, "{stderr}");
+    }
 }
 
 #[inline(never)]
