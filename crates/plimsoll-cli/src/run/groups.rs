@@ -239,12 +239,12 @@ fn head(
     };
     let peak = bytes(total.peak_bytes);
     writeln!(to, "  heap       {in_use}highest peak of one {peak}")?;
-    let freed = 100.0 * total.free_bytes as f64 / total.malloc_bytes.max(1) as f64;
     writeln!(
         to,
-        "  allocated  {} in {} blocks; {freed:.1} % freed",
+        "  allocated  {} in {} blocks; {}",
         bytes(total.malloc_bytes),
         count(total.mallocs),
+        total.freed(group.has_forked),
     )?;
     temporary::write(to, profiles, total)?;
     if total.mapping_calls != 0 {

@@ -191,7 +191,7 @@ fn parse(bytes: &[u8]) -> Option<Profile> {
 }
 
 /// The numbers that a post-mortem file does not contain.
-const UNKNOWN: [&str; 18] = [
+const UNKNOWN: [&str; 19] = [
     "parent",
     "arguments",
     "cpu_seconds",
@@ -207,6 +207,7 @@ const UNKNOWN: [&str; 18] = [
     "contended_releases",
     "blamed_ns",
     "lost_waits",
+    "shortened_stacks",
     "own_bytes",
     "peak_resident",
     "memory",

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::units::bytes;
+
 /// The ending of a killed process, in [`Numbers::ending`].
 pub const KILLED: &str = "killed";
 
@@ -112,6 +114,8 @@ pub struct Numbers {
     pub without_stack: u64,
     /// The number of events whose stack ends in code that cannot be unwound.
     pub cut_stacks: u64,
+    /// The number of events whose stack is deeper than the frames that are kept.
+    pub shortened_stacks: u64,
     pub table_full: u64,
     pub untracked: u64,
     pub lost_waits: u64,
@@ -196,7 +200,7 @@ impl Numbers {
     }
 
     /// Returns the numbers that can be added to those of other processes.
-    fn sums_with<'a>(&'a mut self, other: &Self) -> [(&'a mut u64, u64); 23] {
+    fn sums_with<'a>(&'a mut self, other: &Self) -> [(&'a mut u64, u64); 24] {
         [
             (&mut self.mallocs, other.mallocs),
             (&mut self.frees, other.frees),
@@ -212,6 +216,7 @@ impl Numbers {
             (&mut self.blamed_ns, other.blamed_ns),
             (&mut self.without_stack, other.without_stack),
             (&mut self.cut_stacks, other.cut_stacks),
+            (&mut self.shortened_stacks, other.shortened_stacks),
             (&mut self.table_full, other.table_full),
             (&mut self.untracked, other.untracked),
             (&mut self.lost_waits, other.lost_waits),
@@ -303,6 +308,21 @@ impl Numbers {
     /// Returns the number of blocks in use at the end.
     pub fn live_objects(&self) -> u64 {
         self.mallocs.saturating_sub(self.frees)
+    }
+
+    /// Returns how much of the allocated memory was freed, for people. A forked child also frees blocks that it inherited,
+    /// so no share is known if there are any: `has_forked`.
+    pub fn freed(&self, has_forked: bool) -> String {
+        match has_forked || self.free_bytes > self.malloc_bytes {
+            true => format!(
+                "{} freed, inherited blocks included",
+                bytes(self.free_bytes)
+            ),
+            false => format!(
+                "{:.1} % freed",
+                100.0 * self.free_bytes as f64 / self.malloc_bytes.max(1) as f64
+            ),
+        }
     }
 
     /// Returns how much of the memory that the program mapped is resident at the end, if it is known.

@@ -69,7 +69,26 @@ fn of_maximum(memory: &BTreeMap<String, u64>, peak: u64) -> String {
     let read = bytes(memory.get(RESIDENT).copied().unwrap_or(0));
     match peak {
         0 => format!("{read} of an unknown maximum"),
-        peak => format!("{read} of a maximum of {}", bytes(peak)),
+        peak => format!(
+            "{read} of a maximum of {}{}",
+            bytes(peak),
+            not_divided(memory, peak)
+        ),
+    }
+}
+
+/// Returns a warning if a large part of the maximum is in no account: the memory grew after the reading, and fell before the
+/// next.
+fn not_divided(memory: &BTreeMap<String, u64>, peak: u64) -> String {
+    let read = memory.get(RESIDENT).copied().unwrap_or(0);
+    match peak.saturating_sub(read) {
+        missing if missing > peak / 10 => {
+            format!(
+                ", so the owners of {} at the maximum are unknown",
+                bytes(missing)
+            )
+        }
+        _ => String::new(),
     }
 }
 

@@ -102,7 +102,6 @@ fn head(
     } else {
         let seconds = numbers.seconds.max(1e-9);
         write_heap(to, numbers)?;
-        let freed = 100.0 * numbers.free_bytes as f64 / numbers.malloc_bytes.max(1) as f64;
         let asked = if numbers.was_killed() {
             String::new()
         } else {
@@ -110,11 +109,12 @@ fn head(
         };
         writeln!(
             to,
-            "  allocated  {} in {} blocks{asked}; {}/s, {}/s; {freed:.1} % freed",
+            "  allocated  {} in {} blocks{asked}; {}/s, {}/s; {}",
             bytes(numbers.malloc_bytes),
             count(numbers.mallocs),
             bytes((numbers.malloc_bytes as f64 / seconds) as u64),
             count((numbers.mallocs as f64 / seconds) as u64),
+            numbers.freed(numbers.inherited.is_some()),
         )?;
         write_sizes(to, numbers)?;
         temporary::write(to, &process.profiles, numbers)?;
@@ -177,6 +177,10 @@ pub fn put_lost(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
         (
             numbers.cut_stacks,
             "ends of stacks, at code that cannot be unwound",
+        ),
+        (
+            numbers.shortened_stacks,
+            "outer ends of stacks that are deeper than 128 frames",
         ),
     ];
     let lost = lost.into_iter().filter(|&(number, _)| number != 0);

@@ -41,13 +41,20 @@ impl Share {
         Some(Self { share, error })
     }
 
-    /// Formats a share of blocks or bytes, sampled at a rate.
-    fn format(self, of: &str, rate: u64) -> String {
+    /// Formats a share of blocks or bytes, sampled at a rate. `is_least` if there may be more.
+    fn format(self, of: &str, rate: u64, is_least: bool) -> String {
         let Self { share, error } = self;
+        let least = if is_least { "at least " } else { "" };
         match rate {
-            0 | 1 => format!("{:.1} % of {of}", 100.0 * share),
-            _ if error < share => format!("{:.1} % ±{:.1} of {of}", 100.0 * share, 100.0 * error),
-            _ if share + error < 1.0 => {
+            0 | 1 => format!("{least}{:.1} % of {of}", 100.0 * share),
+            _ if error < share => {
+                format!(
+                    "{least}{:.1} % ±{:.1} of {of}",
+                    100.0 * share,
+                    100.0 * error
+                )
+            }
+            _ if share + error < 1.0 && !is_least => {
                 format!("at most {:.1} % of {of}", 100.0 * (share + error))
             }
             _ => format!("an unknown part of {of}"),
@@ -73,16 +80,12 @@ pub fn write(
         return Ok(());
     };
     // The free of an untracked block is not noticed.
-    let least = if numbers.untracked == 0 {
-        ""
-    } else {
-        "at least "
-    };
+    let is_least = numbers.untracked != 0;
     writeln!(
         to,
-        "  temporary  {least}{}, {}: freed before their thread allocated again",
-        blocks.format("blocks", rate),
-        bytes.format("bytes", rate),
+        "  temporary  {}, {}: freed before their thread allocated again",
+        blocks.format("blocks", rate, is_least),
+        bytes.format("bytes", rate, is_least),
     )
 }
 
@@ -121,7 +124,11 @@ mod tests {
 
     #[test]
     fn a_share_that_may_be_all_or_nothing_is_unknown() {
-        let sampled = |share, error| Share { share, error }.format("blocks", 524_288);
+        let least = |share, error| Share { share, error }.format("blocks", 524_288, true);
+        assert_eq!(least(0.5, 0.1), "at least 50.0 % ±10.0 of blocks");
+        // A lower and an upper bound at once are none.
+        assert_eq!(least(0.001, 0.008), "an unknown part of blocks");
+        let sampled = |share, error| Share { share, error }.format("blocks", 524_288, false);
         assert_eq!(sampled(1.0, 0.02), "100.0 % ±2.0 of blocks");
         assert_eq!(sampled(0.1, 0.2), "at most 30.0 % of blocks");
         assert_eq!(sampled(0.9, 1.3), "an unknown part of blocks");
@@ -130,7 +137,7 @@ mod tests {
                 share: 1.0,
                 error: 0.0
             }
-            .format("bytes", 1),
+            .format("bytes", 1, false),
             "100.0 % of bytes"
         );
     }

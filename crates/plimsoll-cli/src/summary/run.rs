@@ -21,13 +21,14 @@ const MAX_NAME: usize = 60;
 const MAX_LOSSES: usize = 240;
 
 /// The numbers of events that are not recorded in full, with their meanings.
-const LOSSES: [(&str, &str); 6] = [
+const LOSSES: [(&str, &str); 7] = [
     ("without_stack", "events without a stack"),
     ("table_full", "events because the table of stacks was full"),
     ("untracked", "sampled blocks untracked"),
     ("lost_waits", "waits that no release is charged for"),
     ("lost_mappings", "mappings"),
     ("cut_stacks", "stacks cut at code that cannot be unwound"),
+    ("shortened_stacks", "stacks shortened to the maximum depth"),
 ];
 
 /// Writes the figures of a run. `directory` is the one that `--out` wrote, if the run has one.

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::scene::{Scene, number, only, run, same};
+use crate::scene::{Scene, number, only, run, same, same_with};
 
 /// A deterministic program: every function, sizes of all classes, large and refused requests.
 pub const DETERMINISTIC: &str = r#"
@@ -191,4 +191,73 @@ fn the_peak_is_the_highest_use() {
     assert!((52 << 20..=65 << 20).contains(&peak), "{peak}");
     let live = number(&report, "malloc_bytes") - number(&report, "free_bytes");
     assert!((32 << 20..=33 << 20).contains(&live), "{live}");
+}
+
+/// A stack of 300 frames; a child that frees what its parent allocated.
+const DEEP: &str = r#"
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    static void *kept[1000];
+    __attribute__((noinline)) static int deep(int frames) {
+        if (frames) return deep(frames - 1) + 1;
+        for (int i = 0; i < 1000; i++) kept[i] = memset(malloc(10000), 1, 10000);
+        return 0;
+    }
+    int main() {
+        volatile int frames = deep(300);
+        if (!fork()) {
+            free(malloc(1000));
+            for (int i = 0; i < 1000; i++) free(kept[i]);
+            _exit(0);
+        }
+        wait(0);
+        return frames != 300;
+    }
+"#;
+
+#[test]
+fn stacks_that_are_deeper_than_the_maximum_are_counted() {
+    let scene = Scene::new("deep-stacks");
+    let program = scene.compile("cc", "deep", DEEP, &["-fno-optimize-sibling-calls", "-O0"]);
+    let report = only(same_with(&["--heap-rate", "1"], &program, &[]));
+    let shortened = number(&report, "shortened_stacks");
+    // Each of the 1,000 blocks, and no other event.
+    assert!((1000..=1010).contains(&shortened), "{shortened}");
+    assert_eq!(number(&report, "cut_stacks"), 0);
+    let run = run(&["--heap-rate", "1"], &program, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&run.stderr);
+    assert!(
+        text.contains("outer ends of stacks that are deeper than 128 frames"),
+        "{text}"
+    );
+}
+
+#[test]
+fn no_share_above_all_is_freed() {
+    let scene = Scene::new("freed-share");
+    let program = scene.compile("cc", "deep", DEEP, &[]);
+    let run = run(&["--children"], &program, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&run.stderr);
+    assert!(text.contains(" freed, inherited blocks included"), "{text}");
+    for line in text.lines().filter(|line| line.contains(" % freed")) {
+        let share = line.rsplit(' ').nth(2).unwrap();
+        assert!(share.parse::<f64>().unwrap() <= 100.0, "{line}");
+    }
+}
+
+#[test]
+fn a_program_has_the_name_by_which_it_was_executed() {
+    let scene = Scene::new("hard-link");
+    let program = scene.compile("cc", "one-name", "int main() { return 0; }", &[]);
+    let other = scene.path("another-name");
+    std::fs::hard_link(&program, &other).unwrap();
+    for path in [&program, &other] {
+        let report = only(same_with(&[], path, &[]));
+        assert_eq!(
+            report["program"],
+            path.canonicalize().unwrap().to_str().unwrap()
+        );
+    }
 }

@@ -227,6 +227,7 @@ impl Counted {
         less(&mut lost.without_stack, before.without_stack);
         less(&mut lost.table_full, before.table_full);
         less(&mut lost.cut_stacks, before.cut_stacks);
+        less(&mut lost.shortened_stacks, before.shortened_stacks);
         less(&mut lost.untracked, before.untracked);
         less(&mut lost.waits, before.waits);
         less(&mut lost.mappings, before.mappings);

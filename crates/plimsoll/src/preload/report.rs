@@ -8,6 +8,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -294,7 +295,20 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// Returns the path of the program's file; empty if it is unknown. Children of forks inherit it.
 pub(super) fn program() -> &'static Path {
-    PROGRAM.get_or_init(|| files::read_link("/proc/self/exe").unwrap_or_default())
+    PROGRAM.get_or_init(|| {
+        let file = files::read_link("/proc/self/exe").unwrap_or_default();
+        executed_as(&file).unwrap_or(file)
+    })
+}
+
+/// Returns the path by which the program was executed, without links, if that is another name of its file: the kernel may
+/// state any name of a file with several.
+fn executed_as(file: &Path) -> Option<PathBuf> {
+    let executed = roll::executed_path()?.canonicalize().ok()?;
+    let [one, other] = [&executed, file].map(|path| path.metadata().ok());
+    let (one, other) = (one?, other?);
+    let is_same = (one.dev(), one.ino()) == (other.dev(), other.ino());
+    (is_same && executed != file).then_some(executed)
 }
 
 // Not inlined, so that its memory on the stack is free again while the profiles are encoded: each page of it
@@ -376,6 +390,7 @@ fn numbers(
         ("blamed_ns", nanoseconds(locks.blamed)),
         ("without_stack", lost.without_stack),
         ("cut_stacks", lost.cut_stacks),
+        ("shortened_stacks", lost.shortened_stacks),
         ("table_full", lost.table_full),
         ("untracked", lost.untracked),
         ("lost_waits", lost.waits),

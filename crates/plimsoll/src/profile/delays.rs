@@ -94,8 +94,8 @@ fn comments(sites: &[Site], exact: (&str, u64, u64)) -> Vec<String> {
             sum(|site| site.samples),
         ),
         format!(
-            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} waits that no release is charged for; {} stacks cut at code that cannot be unwound",
-            lost.without_stack, lost.table_full, lost.waits, lost.cut_stacks
+            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} waits that no release is charged for; {} stacks cut at code that cannot be unwound, {} shortened to the maximum depth",
+            lost.without_stack, lost.table_full, lost.waits, lost.cut_stacks, lost.shortened_stacks
         ),
     ]
 }

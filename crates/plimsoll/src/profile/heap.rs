@@ -246,8 +246,12 @@ fn comments(sites: &[Site]) -> Vec<String> {
             error(|site| site.allocated),
         ),
         format!(
-            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} sampled blocks untracked; {} stacks cut at code that cannot be unwound",
-            lost.without_stack, lost.table_full, lost.untracked, lost.cut_stacks
+            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} sampled blocks untracked; {} stacks cut at code that cannot be unwound, {} shortened to the maximum depth",
+            lost.without_stack,
+            lost.table_full,
+            lost.untracked,
+            lost.cut_stacks,
+            lost.shortened_stacks
         ),
         format!(
             "plimsoll: objects count as {}: rounded up to 8 bytes up to 1 KiB, to Go's classes up to 32 KiB",

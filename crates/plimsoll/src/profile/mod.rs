@@ -375,6 +375,10 @@ pub struct LostEvents {
     /// unwound. Such code is generated, or in a library without unwind tables. Without glibc 2.35 or
     /// later, it may also be in a library that was loaded after the start. Totals are right.
     pub cut_stacks: u64,
+    /// Events recorded with a stack that lacks its outer frames, because it is deeper than
+    /// [`set_stack_depth`] allows, or than the 32 frames of an entry of a [custom profile](Profile::new). Totals are
+    /// right.
+    pub shortened_stacks: u64,
     /// Sampled allocations whose free goes unnoticed, because there was no memory to track them.
     /// Profiles count them as allocated, but not as in use.
     pub untracked: u64,
@@ -399,6 +403,7 @@ pub fn lost_events() -> LostEvents {
         without_stack: stack::events_without_stack() + lost_cpu_samples(),
         table_full: stack::TABLE.overflowed() + stack::CPU_TABLE.overflowed(),
         cut_stacks: stack::events_with_cut_stack(),
+        shortened_stacks: stack::events_with_shortened_stack(),
         untracked: sampler::lost_track(),
         waits: contention::lost_waits(),
         labels: label::lost(),

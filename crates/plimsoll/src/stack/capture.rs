@@ -103,6 +103,9 @@ static WITHOUT_STACK: AtomicU64 = AtomicU64::new(0);
 /// Events whose stack ends in code that could not be unwound.
 static CUT_STACKS: AtomicU64 = AtomicU64::new(0);
 
+/// Events whose stack is deeper than the frames that are kept.
+static SHORTENED_STACKS: AtomicU64 = AtomicU64::new(0);
+
 /// Returns the number of events that were recorded without a stack since the process began.
 pub(crate) fn events_without_stack() -> u64 {
     WITHOUT_STACK.load(Ordering::Relaxed)
@@ -112,6 +115,12 @@ pub(crate) fn events_without_stack() -> u64 {
 /// code in it could not be unwound.
 pub(crate) fn events_with_cut_stack() -> u64 {
     CUT_STACKS.load(Ordering::Relaxed)
+}
+
+/// Returns the number of events since the process began whose stack lacks its outer frames, because it
+/// is deeper than the frames that are kept.
+pub(crate) fn events_with_shortened_stack() -> u64 {
+    SHORTENED_STACKS.load(Ordering::Relaxed)
 }
 
 /// Makes the pool and the first module list, and selects the method of walking. `forced` has
@@ -182,7 +191,7 @@ pub(crate) fn with_stack_of_event<R>(
     };
     interpreted::with_functions(start, first, limit, use_stack).unwrap_or_else(|use_stack| {
         with_walk(start, limit, Remember::IfSlow, |frames, end, _| {
-            count_if_cut(end);
+            count_if_cut(end, frames.len());
             use_stack(frames)
         })
     })
@@ -212,7 +221,7 @@ pub(super) fn with_interrupted_stack<R>(
         let walk = slot.capture_interrupted(at, limit);
         (walk, slot.captured(walk.frames.min(limit)))
     };
-    count_if_cut(walk.end);
+    count_if_cut(walk.end, frames.len());
     let result = use_stack(frames);
     slot.owner.store(0, Ordering::Release);
     result
@@ -223,10 +232,18 @@ fn count_without_stack() {
     postmortem_file::count_without_stack();
 }
 
-fn count_if_cut(end: End) {
-    if matches!(end, End::Lost | End::Stale) {
-        CUT_STACKS.fetch_add(1, Ordering::Relaxed);
-        postmortem_file::count_cut_stack();
+/// Counts a stack that lacks its outer frames.
+fn count_if_cut(end: End, frames: usize) {
+    match end {
+        End::Lost | End::Stale => {
+            CUT_STACKS.fetch_add(1, Ordering::Relaxed);
+            postmortem_file::count_cut_stack();
+        }
+        // A stack that was not walked has no frames, or the caller's alone.
+        End::Room if frames > 1 => {
+            SHORTENED_STACKS.fetch_add(1, Ordering::Relaxed);
+        }
+        End::Room | End::Outermost => {}
     }
 }
 
@@ -247,7 +264,7 @@ pub(super) fn name_of(
         return Some(name);
     }
     with_walk(start, limit, Remember::Always, |frames, end, met| {
-        count_if_cut(end);
+        count_if_cut(end, frames.len());
         let name = find_name(frames)?;
         if let Some(met) = met {
             met.set_name(name);

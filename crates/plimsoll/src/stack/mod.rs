@@ -14,9 +14,9 @@ mod unknown_code;
 #[cfg(feature = "preload")]
 pub(crate) use capture::cache_later;
 pub(crate) use capture::{
-    Slot, Unwinder, events_with_cut_stack, events_without_stack, find_interpreter, observe_modules,
-    prepare, refresh_modules, slots_for_requests, slots_for_requests_made, with_stack,
-    with_stack_of_event,
+    Slot, Unwinder, events_with_cut_stack, events_with_shortened_stack, events_without_stack,
+    find_interpreter, observe_modules, prepare, refresh_modules, slots_for_requests,
+    slots_for_requests_made, with_stack, with_stack_of_event,
 };
 pub(crate) use heap_cycle::{CycleNumber, Stream};
 pub(crate) use plimsoll_unwind::registers::{Registers, Start};

@@ -47,7 +47,7 @@ pub(super) fn with_functions<R, F: FnOnce(&[usize]) -> R>(
     let result = match buffers {
         Some(buffers) if !MODULES.load(Ordering::Acquire).is_null() => {
             let walk = slot.merge(start, first, limit, scratch, buffers);
-            count_if_cut(walk.end);
+            count_if_cut(walk.end, walk.frames);
             Ok(use_stack(&scratch.frames[..walk.frames]))
         }
         _ => Err(use_stack),
