@@ -267,7 +267,11 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_symbolize::leaves::Leaf;
+
     use super::*;
+    use crate::symbolized::{Encoder, Head, Stack, Tables};
+    use crate::{Limits, parse};
 
     fn mapped(start: u64, limit: u64, file: &str) -> MappedCode {
         MappedCode {
@@ -276,6 +280,51 @@ mod tests {
             file: file.to_owned(),
             ..MappedCode::default()
         }
+    }
+
+    /// The last page of a program's code mostly ends behind its code.
+    #[test]
+    fn a_mapping_keeps_its_names_beside_an_address_without_one() {
+        let here = mapped as *const () as usize + 1;
+        let mappings = plimsoll_symbolize::locate(&[here]).mappings;
+        let is_here = |mapping: &&plimsoll_symbolize::Mapping| {
+            (mapping.start..mapping.limit).contains(&(here as u64))
+        };
+        let behind = mappings.iter().find(is_here).expect("it is listed").limit as usize;
+        let symbols = plimsoll_symbolize::locate(&[here, behind]);
+        let mut tables = Tables::new(&symbols);
+        let head = Head {
+            sample_types: &[("samples", "count")],
+            default_sample_type: "",
+            period_type: ("samples", "count"),
+            period: 1,
+            time_nanos: 0,
+            duration_nanos: 0,
+        };
+        let mut encoder = Encoder::new(&head, &mut tables, |_, _| Leaf::Shown, 100);
+        let frames = [here, behind];
+        encoder.sample(Stack::of(&frames, false), &[], &[1]);
+        let encoded = encoder.finish([]);
+        let encoded = tables.finish(encoded);
+        let mut profile = parse(&encoded, Limits::default()).unwrap();
+        assert_eq!(profile.count_nameless(), 2);
+        assert_eq!(profile.find_names(false), 1);
+        assert_eq!(profile.count_nameless(), 1);
+        assert_eq!(profile.find_names(true), 0, "there is still none");
+        let written = parse(&profile.to_bytes(|_| true), Limits::default()).unwrap();
+        assert_eq!(written.count_nameless(), 1);
+        let names = written.location_ids().map(|id| {
+            let location = written.location(id);
+            let mapping = written.mapping(location.mapping.expect("it is in a file"));
+            assert!(mapping.has_functions);
+            let [line] = location.lines else {
+                panic!("{location:?}");
+            };
+            written.function_name(line.function.expect("it has a function"))
+        });
+        let names: Vec<&str> = names.collect();
+        assert!(names[0].ends_with("names::tests::mapped"), "{names:?}");
+        assert!(names[1].contains("+0x"), "{names:?}");
     }
 
     #[test]
