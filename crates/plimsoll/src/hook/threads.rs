@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 
 use plimsoll_interpose::threads::{self, Creation, Start};
 
-use crate::internal_scope;
 use crate::stack::{self, Registers};
 use crate::thread;
 use crate::thread::creation::{self, Birth};
+use crate::thread::stacks;
 
 /// Starts to record the creator of each thread.
 pub(crate) fn start() {
@@ -31,11 +31,6 @@ unsafe extern "C" fn called(creation: &Creation) -> c_int {
     #[cfg(feature = "preload")]
     if let Some(observer) = AT_CREATIONS.get() {
         observer();
-    }
-    if internal_scope::is_inside() {
-        // A thread of Plimsoll, which enters its own list.
-        // SAFETY: this is the hook that the creation belongs to.
-        return unsafe { creation.make(None) };
     }
     let caller = Registers {
         instruction: creation.return_address as u64,
@@ -63,7 +58,11 @@ unsafe extern "C" fn begins(birth: *mut c_void) -> *const Start {
     // SAFETY: `called` passed this address of a static `Birth`.
     let birth: &'static Birth = unsafe { &*birth.cast() };
     birth.begin();
-    thread::enter();
+    match birth.is_own() {
+        // It enters the list of these threads later.
+        true => stacks::enter(),
+        false => thread::enter(),
+    }
     // A `Start` is two words, a function and its argument, as in `Birth`.
     birth.start().cast()
 }

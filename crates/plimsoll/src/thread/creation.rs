@@ -10,7 +10,9 @@ use plimsoll_sys::os;
 use plimsoll_sys::os::fork::{Table, join};
 use plimsoll_sys::os::thread_end::Key;
 use plimsoll_sys::os::wipe_on_fork::Forgotten;
-use plimsoll_sys::primitives::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use plimsoll_sys::primitives::{
+    AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use crate::fork::Order;
 use crate::internal_scope;
@@ -29,6 +31,8 @@ pub(crate) struct Birth {
     by: AtomicI32,
     /// The number of the bucket that holds the creator's stack.
     bucket: AtomicU32,
+    /// Whether it is a thread of Plimsoll: its creator was inside an internal scope.
+    is_own: AtomicBool,
     /// The new thread's function and argument, which its creator stores here.
     start: [AtomicUsize; 2],
 }
@@ -41,6 +45,7 @@ impl Birth {
             thread: AtomicI32::new(0),
             by: AtomicI32::new(0),
             bucket: AtomicU32::new(0),
+            is_own: AtomicBool::new(false),
             start: [const { AtomicUsize::new(0) }; 2],
         }
     }
@@ -92,7 +97,8 @@ pub(crate) fn enter(stack: Start) -> Option<&'static Birth> {
     if !KEY.is_prepared() {
         return None;
     }
-    if !internal_scope::is_inside() {
+    let is_own = internal_scope::is_inside();
+    if !is_own {
         CREATED.fetch_add(1, Ordering::Relaxed);
     }
     let first = NEXT.fetch_add(1, Ordering::Relaxed) as usize;
@@ -106,6 +112,7 @@ pub(crate) fn enter(stack: Start) -> Option<&'static Birth> {
     let birth = &BIRTHS[index];
     USED.fetch_max(index + 1, Ordering::Relaxed);
     birth.by.store(os::thread_id(), Ordering::Relaxed);
+    birth.is_own.store(is_own, Ordering::Relaxed);
     // The bucket only stores the stack.
     let Bucket(bucket) = stack::site_from(Kind::Birth, 0, Labels::NONE, stack);
     birth.bucket.store(bucket, Ordering::Relaxed);
@@ -121,6 +128,12 @@ impl Birth {
             return;
         }
         self.thread.store(os::thread_id(), Ordering::Release);
+    }
+
+    /// Returns whether the thread is Plimsoll's.
+    #[cfg(feature = "interpose")]
+    pub(crate) fn is_own(&self) -> bool {
+        self.is_own.load(Ordering::Relaxed)
     }
 
     /// Stores the function and argument of the new thread.
@@ -144,11 +157,13 @@ impl Birth {
             thread,
             by,
             bucket,
+            is_own,
             start,
         } = self;
         thread.store(other.thread.load(Ordering::Relaxed), Ordering::Relaxed);
         by.store(other.by.load(Ordering::Relaxed), Ordering::Relaxed);
         bucket.store(other.bucket.load(Ordering::Relaxed), Ordering::Relaxed);
+        is_own.store(other.is_own.load(Ordering::Relaxed), Ordering::Relaxed);
         for (word, other) in start.iter().zip(&other.start) {
             word.store(other.load(Ordering::Relaxed), Ordering::Relaxed);
         }
