@@ -152,12 +152,16 @@ impl Profile {
         stack: &'a [LocationId],
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
         stack.iter().flat_map(|&id| {
-            let lines = self.location(id).lines;
+            let is_nameless = self.is_nameless(id);
+            let lines = match is_nameless {
+                true => &[],
+                false => self.location(id).lines,
+            };
             let named = lines.iter().map(|line| match line.function {
                 Some(id) => (self.function_name(id), self.string(self.function(id).file)),
                 None => ("", ""),
             });
-            named.chain(lines.is_empty().then_some(("", "")))
+            named.chain(is_nameless.then_some(("", "")))
         })
     }
 

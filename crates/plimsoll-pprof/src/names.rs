@@ -137,7 +137,7 @@ impl Profile {
     }
 
     /// Returns whether a location has no lines, or a placeholder for an unknown function.
-    fn is_nameless(&self, id: LocationId) -> bool {
+    pub fn is_nameless(&self, id: LocationId) -> bool {
         let location = self.location(id);
         let [line] = location.lines else {
             return location.lines.is_empty();

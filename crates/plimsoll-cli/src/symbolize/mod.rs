@@ -102,11 +102,12 @@ fn add(files: &mut DebugFiles<'_>, file: &Path, profile: &Profile) -> Result<(),
 /// Describes the addresses without names, by module.
 fn without_names(profile: &Profile) -> Option<String> {
     let mut modules: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for location in profile.location_ids().map(|id| profile.location(id)) {
+    for id in profile.location_ids() {
+        let location = profile.location(id);
         let Some(mapping) = location.mapping.map(|id| profile.mapping(id)) else {
             continue;
         };
-        if location.lines.is_empty() && location.address != 0 {
+        if profile.is_nameless(id) && location.address != 0 {
             let key = (
                 profile.string(mapping.file),
                 profile.string(mapping.build_id),

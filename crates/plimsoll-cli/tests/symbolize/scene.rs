@@ -32,6 +32,11 @@ pub fn profile(directory: &Directory, build_id: &str) -> String {
 
 /// Writes a profile with one address in each of several copies of the library.
 pub fn profile_of(directory: &Directory, build_ids: &[&str]) -> String {
+    profile_at(directory, build_ids, CALL)
+}
+
+/// Writes a profile with the address at this position in each of several copies of the library.
+pub fn profile_at(directory: &Directory, build_ids: &[&str], call: u64) -> String {
     let mut profile = Profile {
         string_table: ["", "space", "bytes", LIBRARY].map(str::to_owned).to_vec(),
         sample_type: vec![ValueType { name: 1, unit: 2 }],
@@ -52,7 +57,7 @@ pub fn profile_of(directory: &Directory, build_ids: &[&str]) -> String {
         profile.location.push(Location {
             id,
             mapping_id: id,
-            address: start + CALL,
+            address: start + call,
             ..Location::default()
         });
         profile.sample.push(Sample {

@@ -2,7 +2,8 @@
 
 use crate::command::Directory;
 use crate::scene::{
-    BUILD_ID, DEBUG, LIBRARY, assert_complete, assert_unchanged, profile, reported, symbolize,
+    BUILD_ID, DEBUG, LIBRARY, assert_complete, assert_unchanged, named, profile, profile_at,
+    reported, symbolize,
 };
 
 #[test]
@@ -13,6 +14,28 @@ fn a_debug_file_names_the_addresses_of_an_absent_library() {
     let output = symbolize(&directory, &profile, &["--debug-file", &file], &[]);
     assert_eq!(reported(&output), "");
     assert_complete(&directory);
+}
+
+/// The address is in the procedure linkage table. Readers keep the names of a module only if each of its addresses has
+/// one.
+#[test]
+fn an_address_without_a_function_is_reported_and_has_the_name_of_its_place() {
+    let directory = Directory::new("symbolize-linkage");
+    let profile = profile_at(&directory, &[BUILD_ID], 0x375);
+    let file = directory.file("any name", DEBUG);
+    let output = symbolize(&directory, &profile, &["--debug-file", &file], &[]);
+    assert_eq!(
+        reported(&output),
+        format!("plimsoll: addresses without names: 1 in {LIBRARY} (build id {BUILD_ID})\n")
+    );
+    let named = named(&directory);
+    let names: Vec<&str> = named
+        .lines(&named.sample[0])
+        .iter()
+        .map(|line| line.0)
+        .collect();
+    assert_eq!(names, ["split.so+0x375"]);
+    assert!(named.mapping[0].has_functions);
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn records(go: &Path) {
     std::fs::create_dir_all(&directory).unwrap();
     let functions = load(&directory);
     cpu::set_rate(cpu::MAX_RATE).expect("a signal is unused");
-    let mut nameless = BTreeSet::new();
+    let (mut named, mut nameless) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..RECORDINGS {
         cpu::start().unwrap();
         work(functions);
@@ -196,9 +196,11 @@ fn records(go: &Path) {
         std::fs::write(&file, &bytes).unwrap();
         let by_go = names_by_go(go, &file, &directory);
         check(&Profile::read(&bytes), &by_go, &mut nameless);
-        let rust = "pages::go_tool::nameless::sums_in_rust";
-        assert!(by_go.contains(rust), "{by_go:#?}");
+        named.extend(by_go);
     }
+    // A recording under load may miss a kind of code, but not all of them do.
+    let rust = "pages::go_tool::nameless::sums_in_rust";
+    assert!(named.contains(rust), "{named:#?}");
     let program = std::env::args().next().expect("it has a name");
     let program = program.rsplit('/').next().unwrap();
     for module in [program, "libstripped.so"] {
