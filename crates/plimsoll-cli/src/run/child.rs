@@ -17,7 +17,8 @@ pub struct Ended {
     /// CPU time in user mode; `system` is the CPU time in the kernel.
     pub user: Duration,
     pub system: Duration,
-    /// The peak resident memory in bytes.
+    /// The peak resident memory in bytes, of the program and of the children for which it waited. 0 if it is not above
+    /// the command's own: the kernel counts the memory before `exec` as well.
     pub resident: u64,
 }
 
@@ -68,6 +69,8 @@ extern "C" fn note_at_start() {
 /// The program while it runs.
 pub struct Running {
     process: u32,
+    /// The peak resident memory of this process in bytes, when the program was executed.
+    own_resident: u64,
 }
 
 /// Starts the program. Signals are forwarded to it from its first instant.
@@ -93,7 +96,16 @@ pub fn start(command: &[OsString], environment: &[(&str, OsString)]) -> io::Resu
     for signal in handed_on() {
         act(signal, hand_on as *const () as usize);
     }
-    Ok(Running { process })
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is writable, and holds integers only, for which zero is valid.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    Ok(Running {
+        process,
+        own_resident: resident(&usage),
+    })
 }
 
 /// Starts the program by `posix_spawn`, which copies none of this process's page tables. It can set a signal
@@ -245,9 +257,17 @@ impl Running {
             status,
             user: time(usage.ru_utime),
             system: time(usage.ru_stime),
-            resident: usage.ru_maxrss.unsigned_abs() * 1024,
+            resident: match resident(&usage) {
+                all if all > self.own_resident => all,
+                _ => 0,
+            },
         })
     }
+}
+
+/// Returns the peak resident memory in bytes.
+fn resident(usage: &libc::rusage) -> u64 {
+    usage.ru_maxrss.unsigned_abs() * 1024
 }
 
 enum Event {

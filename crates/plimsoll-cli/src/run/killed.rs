@@ -251,7 +251,8 @@ fn numbers(left: &PostMortem) -> Numbers {
         frees: heap.frees,
         malloc_bytes: heap.malloc_bytes,
         free_bytes: heap.free_bytes,
-        peak_bytes: peak.max(heap.live_bytes()),
+        // An estimate, between two exact bounds.
+        peak_bytes: peak.min(heap.malloc_bytes).max(heap.live_bytes()),
         peak_estimated: true,
         exact: left.threads_counting == 0 && !left.damaged && !left.is_uncounted,
         classes: classes

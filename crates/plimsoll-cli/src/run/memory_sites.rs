@@ -82,7 +82,8 @@ impl Question {
         let is_whole = !process.is_sum && numbers.inherited.is_none();
         match self {
             _ if !numbers.exact => None,
-            Self::AtPeak => (is_whole && !numbers.peak_estimated).then_some(numbers.peak_bytes),
+            // An estimated peak lies between exact bounds.
+            Self::AtPeak => is_whole.then_some(numbers.peak_bytes),
             Self::AtExit => is_whole.then_some(numbers.live_bytes()),
             Self::Allocated => Some(numbers.malloc_bytes),
             Self::Calls => Some(numbers.mallocs),

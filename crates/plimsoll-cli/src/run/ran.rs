@@ -47,11 +47,12 @@ impl Ran {
     }
 
     /// Returns the highest resident memory of the program in bytes. The kernel's figure for an ended
-    /// process includes the programs that it executed before.
+    /// process includes the programs that it executed before, and children for which it waited. So it is
+    /// used only if the process did not report its own.
     pub fn peak(&self, numbers: &Numbers) -> u64 {
-        match self.course.peak.max(numbers.peak_resident) {
-            0 => self.ended.resident,
-            peak => peak,
+        match numbers.peak_resident {
+            0 => self.course.peak.max(self.ended.resident),
+            peak => self.course.peak.max(peak),
         }
     }
 }

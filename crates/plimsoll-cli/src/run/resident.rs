@@ -143,11 +143,13 @@ fn parts(mut parts: Vec<(&str, u64)>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
+/// Formats the kernel's kinds of pages. Owners have other names: the owner `files` includes variables, which are
+/// anonymous pages.
 fn by_kind(point: &Point) -> String {
     parts(vec![
-        ("anonymous", point.anonymous),
-        ("files", point.files),
-        ("shared", point.shared),
+        ("anonymous pages", point.anonymous),
+        ("file pages", point.files),
+        ("shared pages", point.shared),
     ])
 }
 
@@ -171,7 +173,7 @@ const ROWS: usize = 20;
 /// Returns the course of the resident memory as a table.
 pub fn timeline(course: &Course) -> String {
     let points = &course.points;
-    let mut to = "resident memory over time: anonymous, files, shared\n".to_owned();
+    let mut to = "resident memory over time: anonymous, file and shared pages\n".to_owned();
     let rows = points.len().min(ROWS);
     for row in 0..rows {
         let from = row * points.len() / rows;

@@ -196,3 +196,37 @@ fn files_in_a_named_directory_outlive_the_launcher() {
     assert_eq!(left.process, process as u32);
     assert!(left.heap.mallocs > 0);
 }
+
+/// Touches 146 MiB between two readings of the launcher, and is killed.
+const FAST: &str = r#"
+    #include <signal.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    int main() {
+        usleep(300000);
+        for (int i = 0; i < 1500; i++)
+            memset(malloc(100 << 10), 1, 100 << 10);
+        raise(SIGKILL);
+    }"#;
+
+/// The estimated peak is as likely above the exact sum of all allocations as below it, so all five runs would pass by
+/// chance in 1 of 32 if it were not bounded.
+#[test]
+fn no_peak_of_a_killed_program_contradicts_an_exact_figure() {
+    let scene = Scene::new("killed-bounds");
+    let program = scene.c("fast", FAST);
+    for _ in 0..5 {
+        let options = ["--postmortem", "--json", "--heap-rate", "4m"];
+        let output = run(&options, &program, &[]).output().unwrap();
+        let report = &reports(&output).1[0];
+        let allocated = number(report, "malloc_bytes");
+        assert!(allocated >= 1500 * (100 << 10), "{report}");
+        let peak = number(report, "peak_bytes");
+        let live = allocated - number(report, "free_bytes");
+        assert!((live..=allocated).contains(&peak), "{report}");
+        // All of it was touched.
+        let resident = number(report, "resident_bytes");
+        assert!(resident >= 146 << 20, "{report}");
+    }
+}

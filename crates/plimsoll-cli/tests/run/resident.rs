@@ -168,7 +168,7 @@ fn the_summary_begins_with_the_resident_memory_and_names_who_touched_it() {
     ] {
         assert!(resident.contains(part), "{part}: {text}");
     }
-    assert!(line("peak ").contains(" anonymous, "), "{text}");
+    assert!(line("peak ").contains(" anonymous pages, "), "{text}");
     assert!(
         text.contains('█') && text.contains("resident memory over time"),
         "{text}"

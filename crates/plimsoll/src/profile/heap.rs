@@ -11,6 +11,7 @@ use super::reading::{Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::text_scale::text_rows;
 
 use super::Source;
+use crate::alloc;
 use crate::label::Labels;
 use crate::sampler::{self, WEIGHT_BITS, cell};
 use crate::stack::{Kind, Record, TABLE};
@@ -262,6 +263,9 @@ fn comments(sites: &[Site]) -> Vec<String> {
             }
         ),
     ];
+    if lost.untracked > 0 {
+        comments.insert(0, incomplete(lost.untracked));
+    }
     if TABLE.is_of_mark_termination() {
         comments.push(
             "plimsoll: a garbage collector is registered: estimates are those of a mark termination, exact figures are current"
@@ -269,6 +273,19 @@ fn comments(sites: &[Site]) -> Vec<String> {
         );
     }
     comments
+}
+
+/// Returns the comment on blocks that are missing in the memory in use.
+fn incomplete(untracked: u64) -> String {
+    let reason = match alloc::sampled_range().len() {
+        0 => "there was no memory to note them".to_owned(),
+        bytes => format!(
+            "there was no memory to note them, or the sampled blocks up to 32 KiB in use exceeded {bytes} bytes"
+        ),
+    };
+    format!(
+        "plimsoll: incomplete: {untracked} sampled blocks count as freed since their allocation: {reason}"
+    )
 }
 
 fn read_text() -> TextReading {

@@ -359,3 +359,38 @@ fn all_forms_lead_to_one_estimate_for_every_size() {
         forms_agree,
     );
 }
+
+/// More blocks in use than the memory for sampled blocks can hold.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn beyond_the_memory_for_samples() {
+    const SIZE: usize = 32 << 10;
+    const BLOCKS: usize = 140_000;
+    let comment = || heap_profile().comments()[0].to_owned();
+    assert!(comment().starts_with("plimsoll: in use: "), "{}", comment());
+    // Never touched, so most of the memory is not resident.
+    let blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| Vec::with_capacity(SIZE)).collect();
+    black_box(&blocks);
+    let untracked = profile::lost_events().untracked;
+    assert!(untracked > 0);
+    let in_use = estimate(SIZE).inuse_objects;
+    let missing = BLOCKS as u64 - in_use as u64;
+    // Blocks of the test's reading and of its harness are among those without memory for a sample.
+    assert!((missing..missing + 1000).contains(&untracked), "{missing}");
+    let comment = comment();
+    let number = comment.strip_prefix("plimsoll: incomplete: ");
+    let number = number.and_then(|rest| rest.split(' ').next());
+    let number: u64 = number.expect(&comment).parse().unwrap();
+    assert!(number >= untracked, "{comment}");
+    drop(blocks);
+    assert_eq!(estimate(SIZE).inuse_objects, 0);
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[test]
+fn a_profile_of_every_block_states_which_it_lacks() {
+    child::run(
+        "a_profile_of_every_block_states_which_it_lacks",
+        "heap_rate=1",
+        beyond_the_memory_for_samples,
+    );
+}
