@@ -142,9 +142,15 @@ fn by_plimsoll(mapped: &[MappedCode], addresses: &[u64], status: &Status) -> (us
     let addresses: Vec<u64> = addresses.iter().map(|at| at + 1).collect();
     let mut frames = 0;
     let mut files = DebugFiles::default();
-    offline::symbolize(mapped, &addresses, Detail::Full, &mut files, |_, found| {
-        frames += found.iter().filter(|frame| frame.line > 0).count();
-    });
+    offline::symbolize(
+        mapped,
+        &addresses,
+        Detail::Full,
+        &mut files,
+        |_, found, _| {
+            frames += found.iter().filter(|frame| frame.line > 0).count();
+        },
+    );
     (frames, status.kib("RssAnon"))
 }
 

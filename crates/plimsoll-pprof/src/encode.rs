@@ -50,6 +50,7 @@ pub(crate) struct Function {
 
 impl Encoder {
     /// Continues with the encoded messages of a profile.
+    #[cfg(feature = "symbols")]
     pub(crate) fn after(profile: Vec<u8>) -> Self {
         Self {
             profile: Message::from(profile),
@@ -58,6 +59,7 @@ impl Encoder {
     }
 
     /// Appends all messages of another encoder.
+    #[cfg(feature = "symbols")]
     pub(crate) fn append(&mut self, other: &Self) {
         self.profile.append(other.profile.as_bytes());
     }
