@@ -6,12 +6,13 @@
 
 use std::fmt::{self, Write};
 
+use plimsoll_symbolize::is_placeholder;
 use plimsoll_symbolize::leaves::{LeafRule, visible};
 
 use super::page::Parts;
 use crate::escape;
 use crate::leak::Leak;
-use crate::profile::activity::{Creator, Record};
+use crate::profile::activity::{Creator, Record, Spawned};
 
 use plimsoll_symbolize::Symbols;
 
@@ -103,17 +104,7 @@ fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Resu
     }?;
     match record.creator {
         Some(Creator::Thread(by, frames)) => put_creator(out, by, frames, symbols),
-        Some(Creator::Task(by, made_of, location)) => {
-            out.push_str("created by ");
-            put_line(out, made_of)?;
-            match by {
-                Some(by) => writeln!(out, " in goroutine {by}"),
-                None => writeln!(out),
-            }?;
-            out.push('\t');
-            put_line(out, location.file())?;
-            writeln!(out, ":{}", location.line())
-        }
+        Some(Creator::Task(spawned)) => put_spawner(out, spawned, symbols),
         None => Ok(()),
     }
 }
@@ -134,6 +125,48 @@ fn put_creator(out: &mut String, by: u64, frames: &[usize], symbols: &Symbols) -
     put_function(out, frame)?;
     writeln!(out, " in goroutine {by}")?;
     put_place(out, frame)
+}
+
+/// Writes the function that created the task, or else the type of its future, and the place of the call.
+fn put_spawner(out: &mut String, spawned: Spawned, symbols: &Symbols) -> fmt::Result {
+    let frame = spawner(spawned, symbols);
+    out.push_str("created by ");
+    match &frame {
+        Some(frame) => put_function(out, frame),
+        None => put_line(out, spawned.type_name),
+    }?;
+    match spawned.parent {
+        Some(by) => writeln!(out, " in goroutine {by}"),
+        None => writeln!(out),
+    }?;
+    match &frame {
+        Some(frame) if !frame.file.is_empty() => put_place(out, frame),
+        _ => {
+            out.push('\t');
+            put_line(out, spawned.location.file())?;
+            writeln!(out, ":{}", spawned.location.line())
+        }
+    }
+}
+
+/// Returns the frame of the function that created a task: the one at the place of the creation, or, without lines, the
+/// innermost of other code than Plimsoll's.
+fn spawner<'a>(spawned: Spawned, symbols: &'a Symbols) -> Option<Frame<'a>> {
+    let mut frames = frames_of(spawned.stack, leaf_of_creation, symbols);
+    let location = spawned.location;
+    let is_it = |frame: &Frame<'_>| {
+        frame.line == u64::from(location.line()) && frame.file.ends_with(location.file())
+    };
+    let is_of_program = |frame: &Frame<'_>| {
+        let name = frame.function;
+        let mapping = symbols.location(frame.address).and_then(|at| at.mapping);
+        let file = mapping.map_or("", |at| &symbols.mappings[at as usize].file);
+        let is_named = !name.is_empty() && !is_placeholder(name, file);
+        frame.line == 0 && is_named && !name.contains("plimsoll::")
+    };
+    let at = frames.iter().position(is_it);
+    let at = at.or_else(|| frames.iter().position(is_of_program))?;
+    Some(frames.swap_remove(at))
 }
 
 /// A visible frame: one of the calls at a return address.

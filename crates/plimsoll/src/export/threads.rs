@@ -158,6 +158,6 @@ fn creator(record: &Record, symbols: &Symbols) -> Option<String> {
                 file => format!("{} {file}:{}", frame.function, frame.line),
             })
         }
-        Creator::Task(_, _, location) => Some(location.to_string()),
+        Creator::Task(spawned) => Some(spawned.location.to_string()),
     }
 }

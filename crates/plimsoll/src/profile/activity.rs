@@ -41,8 +41,20 @@ pub(crate) struct Record {
 pub(crate) enum Creator {
     /// A thread: its number, and the return addresses of the creation, leaf first.
     Thread(u64, &'static [usize]),
-    /// The task that was being polled, if any; the type of the new task's future; the location.
-    Task(Option<u64>, &'static str, &'static Location<'static>),
+    /// The place where a task was created.
+    Task(Spawned),
+}
+
+/// The place where a task was created.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spawned {
+    /// The task that was being polled, if any.
+    pub(crate) parent: Option<u64>,
+    /// The type of the new task's future.
+    pub(crate) type_name: &'static str,
+    pub(crate) location: &'static Location<'static>,
+    /// The stack at which the first task of this place was created; empty if it is unknown.
+    pub(crate) stack: &'static [usize],
 }
 
 /// The properties of a record that profiles show besides its stack.
@@ -71,7 +83,7 @@ impl Creator {
     pub(crate) fn stack(self) -> Option<&'static [usize]> {
         match self {
             Self::Thread(_, stack) => Some(stack),
-            Self::Task(..) => None,
+            Self::Task(spawned) => Some(spawned.stack).filter(|stack| !stack.is_empty()),
         }
     }
 }
@@ -136,11 +148,12 @@ impl Record {
                 },
             }),
             waited: task.waited(),
-            creator: Some(Creator::Task(
-                task.parent().map(|parent| parent.0),
-                task.type_name(),
-                task.location(),
-            )),
+            creator: Some(Creator::Task(Spawned {
+                parent: task.parent().map(|parent| parent.0),
+                type_name: task.type_name(),
+                location: task.location(),
+                stack: task.spawner(),
+            })),
             count: 1,
             old: 0,
         }

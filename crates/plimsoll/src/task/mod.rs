@@ -62,6 +62,7 @@ mod slot;
 mod snapshot;
 #[cfg(feature = "tokio")]
 mod spawn;
+mod spawners;
 mod times;
 mod tracked;
 mod watched;

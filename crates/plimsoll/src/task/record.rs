@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_sys::os::clock;
 
-use super::{Seen, State, TaskId};
+use super::{Seen, State, TaskId, spawners};
 use crate::label::Labels;
 use crate::stack::TABLE;
 
@@ -65,6 +65,11 @@ impl TaskRecord {
     /// Returns the place in the code where the task was created.
     pub fn location(&self) -> &'static Location<'static> {
         self.seen.facts.location
+    }
+
+    /// Returns the stack at which the first task of this place was created; empty if it is unknown.
+    pub(crate) fn spawner(&self) -> &'static [usize] {
+        spawners::stack_of(self.location())
     }
 
     /// Returns the task's activity.

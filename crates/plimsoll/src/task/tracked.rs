@@ -17,7 +17,7 @@ use super::slab::SLAB;
 use super::slot::control::{DROPPING, NESTED, UNMANAGED};
 use super::slot::{Birth, Slot};
 use super::times::{self, Timed};
-use super::{TaskId, next_id};
+use super::{TaskId, next_id, spawners};
 use crate::alloc::measured::{self, Totals};
 use crate::label::{self, Labels};
 
@@ -46,6 +46,7 @@ pub fn track<F: Future>(future: F) -> Tracked<F> {
 pub(super) fn track_at<F: Future>(future: F, location: &'static Location<'static>) -> Tracked<F> {
     let slot = SLAB.take();
     if let Some(slot) = slot {
+        spawners::note(location);
         slot.begin(&Birth {
             id: next_id(),
             parent: current::task().map_or(0, Slot::id),

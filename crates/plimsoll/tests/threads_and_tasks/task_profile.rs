@@ -178,8 +178,15 @@ fn every_branch_of_a_select_is_there() {
             .expect("it is there");
         assert_eq!(mine.matches("and waiting in\n").count(), 2, "{mine}");
         assert!(mine.contains("chain::outermost"), "{mine}");
-        assert!(mine.contains("created by "), "{mine}");
-        assert!(mine.contains("task_profile.rs:"), "{mine}");
+        let (_, created) = mine.split_once("created by ").expect("it has a creator");
+        let (function, place) = created.split_once('\n').unwrap();
+        // The function that calls `spawn`, and its file.
+        assert!(function.contains("task_profile::"), "{mine}");
+        assert!(!function.contains("Tracked"), "{mine}");
+        assert!(
+            place.starts_with("\t/") && place.contains("task_profile.rs:"),
+            "{mine}"
+        );
         task.abort();
     });
 }
