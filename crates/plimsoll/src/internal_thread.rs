@@ -112,11 +112,12 @@ mod tests {
     #[test]
     fn no_listing_counts_an_internal_thread_as_the_programs() {
         use std::collections::HashSet;
-        use std::sync::Mutex;
-        static OWN: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+        use std::sync::{Arc, Mutex};
+        let own = Arc::new(Mutex::new(Vec::new()));
         let mut listed = HashSet::new();
         for _ in 0..500 {
-            let entered = || OWN.lock().unwrap().push(os::thread_id());
+            let numbers = Arc::clone(&own);
+            let entered = move || numbers.lock().unwrap().push(os::thread_id());
             let thread = spawn(c"plimsoll-test", entered).unwrap();
             let Some(threads) = crate::thread::list() else {
                 return;
@@ -124,7 +125,7 @@ mod tests {
             listed.extend(threads.program);
             drop(thread);
         }
-        let own: HashSet<i32> = OWN.lock().unwrap().iter().copied().collect();
+        let own: HashSet<i32> = own.lock().unwrap().iter().copied().collect();
         let taken: Vec<_> = own.intersection(&listed).collect();
         assert!(!own.is_empty() && taken.is_empty(), "{taken:?}");
     }
