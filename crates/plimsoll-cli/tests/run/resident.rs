@@ -168,7 +168,14 @@ fn the_summary_begins_with_the_resident_memory_and_names_who_touched_it() {
     ] {
         assert!(resident.contains(part), "{part}: {text}");
     }
-    assert!(line("peak ").contains(" anonymous pages, "), "{text}");
+    let peak = line("peak ");
+    assert!(peak.contains(" anonymous pages, "), "{text}");
+    // A kind of page has no owner's name.
+    let kinds = peak.rsplit(": ").next().unwrap_or_default();
+    for owner in ["files", "shared", "heap", "mapped", "stacks"] {
+        let is_kind = |part: &str| part.ends_with(&format!("iB {owner}"));
+        assert!(!kinds.split(", ").any(is_kind), "{owner}: {text}");
+    }
     assert!(
         text.contains('█') && text.contains("resident memory over time"),
         "{text}"
