@@ -228,7 +228,13 @@ impl Division {
         }));
         debug_assert_eq!(heap.all + others, bytes);
         let unexplained = of(Holder::Unexplained);
-        let estimated = heap.by_site + reported;
+        // Without the untouched part of the blocks in use, which is estimated, the rest of the heap is known as exactly
+        // as the whole.
+        let of_heap = match untouched.bytes {
+            0 => heap.by_site,
+            _ => heap.all + of(Holder::OtherCode),
+        };
+        let estimated = of_heap + reported;
         let share = 100.0 * unexplained as f64 / bytes.max(1) as f64;
         let mut comments = vec![format!(
             "plimsoll: resident: {bytes} bytes: {} exact, {estimated} estimated, {unexplained} unexplained ({share:.1} %)",
