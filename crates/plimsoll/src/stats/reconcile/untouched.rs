@@ -23,7 +23,7 @@ pub(crate) struct Untouched {
     pub(crate) by_bucket: HashMap<u32, u64>,
 }
 
-/// Reads them. Takes about a microsecond for each sampled block above 32 KiB. Blocks that are `stacks` are left out.
+/// Reads them. Takes less than a microsecond for each sampled block above 32 KiB. Blocks that are `stacks` are left out.
 pub(super) fn read(stacks: &[Range<usize>]) -> Untouched {
     let tables = PageTables::open();
     let mut untouched = Untouched::default();
