@@ -11,14 +11,14 @@ use plimsoll_sys::os::{probe, syscall};
 use crate::next::Next;
 
 macro_rules! confines {
-    ($before:path => $($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+    ($before:expr => $($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         /// # Safety
         /// The requirements of the C function of that name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
             type Function = unsafe extern "C" fn($($type),*) -> c_int;
             static NEXT: Next = Next::new(concat!(stringify!($name), "\0"));
-            $before();
+            $before;
             match NEXT.get() {
                 // SAFETY: `next` is the C library's function of that name, which has this type and gets the caller's
                 // arguments.
@@ -124,7 +124,32 @@ fn before_namespace() {
     preload::note_namespace();
 }
 
-confines! { preload::before_confinement =>
+/// The parts that only a process of one thread may separate. A new user namespace implies some of them.
+const OF_ONE_THREAD: c_int = libc::CLONE_NEWUSER
+    | libc::CLONE_NEWTIME
+    | libc::CLONE_VM
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD;
+
+/// The namespaces that only a process of one thread may enter.
+const ENTERED_BY_ONE_THREAD: c_int = libc::CLONE_NEWNS | libc::CLONE_NEWUSER | libc::CLONE_NEWTIME;
+
+fn before_unshare(what: c_int) {
+    before_namespace();
+    if what & OF_ONE_THREAD != 0 {
+        preload::leave_one_thread();
+    }
+}
+
+fn before_setns(_: c_int, kind: c_int) {
+    before_namespace();
+    // Without a kind, the file decides.
+    if kind == 0 || kind & ENTERED_BY_ONE_THREAD != 0 {
+        preload::leave_one_thread();
+    }
+}
+
+confines! { preload::before_confinement() =>
     chroot(path: *const libc::c_char);
     setuid(user: libc::uid_t);
     seteuid(user: libc::uid_t);
@@ -132,7 +157,10 @@ confines! { preload::before_confinement =>
     setresuid(real: libc::uid_t, effective: libc::uid_t, saved: libc::uid_t);
 }
 
-confines! { before_namespace =>
+confines! { before_unshare(what) =>
     unshare(what: c_int);
+}
+
+confines! { before_setns(file, kind) =>
     setns(file: c_int, kind: c_int);
 }

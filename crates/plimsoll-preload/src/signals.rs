@@ -31,7 +31,6 @@ const STACK: usize = 1 << 20;
 type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 
 static NEXT_SIGACTION: Next = Next::new("sigaction\0");
-static NEXT_SIGNAL: Next = Next::new("signal\0");
 
 /// Whether the handlers are installed.
 static PREPARED: AtomicBool = AtomicBool::new(false);
@@ -121,11 +120,38 @@ pub unsafe extern "C" fn sigaction(
     }
 }
 
+/// Functions with the type of C's `signal`: they set an action, and return the one before.
+macro_rules! signals {
+    ($($name:ident, $exported:literal;)*) => {$(
+        /// # Safety
+        /// The requirements of the C function of that name.
+        #[unsafe(export_name = $exported)]
+        pub unsafe extern "C" fn $name(signal: c_int, handler: usize) -> usize {
+            static NEXT: Next = Next::new(concat!($exported, "\0"));
+            // SAFETY: the C function of that name has this type.
+            unsafe { set(&NEXT, signal, handler) }
+        }
+    )*};
+}
+
+// `ssignal`, `bsd_signal` and `sysv_signal` are further names of the C library. With some standards, programs that call
+// `signal` call `__sysv_signal`.
+signals! {
+    signal, "signal";
+    ssignal, "ssignal";
+    bsd_signal, "bsd_signal";
+    sysv_signal, "sysv_signal";
+    internal_sysv_signal, "__sysv_signal";
+    sigset, "sigset";
+}
+
+/// Calls a function with the type of `signal`. The program sees the default action in place of this library's.
+///
 /// # Safety
-/// The requirements of C's `signal`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
-    let Some(next) = NEXT_SIGNAL.get() else {
+/// `next` finds a function of that type.
+unsafe fn set(next: &Next, signal: c_int, handler: usize) -> usize {
+    type Signal = unsafe extern "C" fn(c_int, usize) -> usize;
+    let Some(next) = next.get() else {
         return libc::SIG_ERR;
     };
     let wanted = if takes_place(signal) && handler == libc::SIG_DFL {
@@ -133,12 +159,8 @@ pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
     } else {
         handler
     };
-    // SAFETY: `next` is the C library's `signal`, which has this type and no preconditions.
-    let before = unsafe {
-        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int, usize) -> usize>(next)(
-            signal, wanted,
-        )
-    };
+    // SAFETY: the caller states the type; the function has no preconditions.
+    let before = unsafe { std::mem::transmute::<*mut c_void, Signal>(next)(signal, wanted) };
     if is_ours(before) {
         libc::SIG_DFL
     } else {

@@ -22,6 +22,7 @@ use crate::{contention, cpu, internal_heap, label, postmortem, settings, stack, 
 static AT_START: extern "C" fn() = prepare;
 
 extern "C" fn prepare() {
+    process::notice_filters();
     // First: allocations below may reach the program's allocator, and make it map memory.
     #[cfg(feature = "mmap")]
     crate::alloc::mappings::start();

@@ -1,6 +1,6 @@
 //! Runs the program as a child process: forwards signals to it, and ends in the way it ended.
 
-use std::ffi::{CString, OsString, c_char};
+use std::ffi::{CString, OsString, c_char, c_int};
 use std::io;
 use std::mem::{MaybeUninit, zeroed};
 use std::os::unix::ffi::OsStrExt;
@@ -52,11 +52,27 @@ static STATUS: AtomicI32 = AtomicI32::new(-1);
 /// The disposition of `SIGPIPE` when this process started. Rust's runtime ignores the signal later.
 static PIPE_AT_START: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 
+/// The standard descriptors that were closed when this process started, a bit for each. Rust's runtime opens `/dev/null`
+/// in their places later.
+static CLOSED_AT_START: AtomicI32 = AtomicI32::new(0);
+
+/// Returns the standard descriptors that were closed when this process started.
+fn closed_at_start() -> impl Iterator<Item = c_int> {
+    let closed = CLOSED_AT_START.load(Ordering::Relaxed);
+    (0..3).filter(move |file| closed >> file & 1 == 1)
+}
+
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = note_at_start;
 
 extern "C" fn note_at_start() {
+    for file in 0..3 {
+        // SAFETY: the call only reads the flags of a descriptor.
+        if unsafe { libc::fcntl(file, libc::F_GETFD) } < 0 {
+            CLOSED_AT_START.fetch_or(1 << file, Ordering::Relaxed);
+        }
+    }
     // SAFETY: `action` has space for a `sigaction`. It is initialized if the call succeeds.
     unsafe {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
@@ -152,14 +168,25 @@ fn spawn(
         libc::posix_spawnattr_setflags(attributes, flags as libc::c_short);
         libc::posix_spawnattr_setsigmask(attributes, &raw const mask);
         libc::posix_spawnattr_setsigdefault(attributes, &raw const defaults);
+        let mut actions = MaybeUninit::uninit();
+        let error = libc::posix_spawn_file_actions_init(actions.as_mut_ptr());
+        if error != 0 {
+            libc::posix_spawnattr_destroy(attributes);
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        let actions = actions.as_mut_ptr();
+        for file in closed_at_start() {
+            libc::posix_spawn_file_actions_addclose(actions, file);
+        }
         let error = libc::posix_spawnp(
             &raw mut process,
             arguments_list[0],
-            std::ptr::null(),
+            actions,
             attributes,
             arguments_list.as_ptr(),
             variables_list.as_ptr(),
         );
+        libc::posix_spawn_file_actions_destroy(actions);
         libc::posix_spawnattr_destroy(attributes);
         error
     };
@@ -186,6 +213,9 @@ fn fork(
     unsafe {
         child.pre_exec(move || {
             libc::signal(libc::SIGPIPE, PIPE_AT_START.load(Ordering::Relaxed));
+            for file in closed_at_start() {
+                libc::close(file);
+            }
             libc::sigaction(libc::SIGCHLD, &of_children, std::ptr::null_mut());
             libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
             Ok(())

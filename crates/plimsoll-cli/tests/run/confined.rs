@@ -561,3 +561,99 @@ fn a_program_that_does_not_see_the_library_is_executed_without_it() {
     assert_eq!(printed, format!("a b [{}]\n", other.display()));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+/// A process with a filter that kills by one call executes programs that do not make it.
+#[test]
+fn programs_execute_under_a_filter_that_kills_by_one_call() {
+    let scene = Scene::new("kills-by-one");
+    let program = scene.c(
+        "kills",
+        r#"
+        #include <linux/filter.h>
+        #include <linux/seccomp.h>
+        #include <stddef.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/prctl.h>
+        #include <sys/syscall.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static int kills(int call) {
+            struct sock_filter rules[] = {
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+            };
+            struct sock_fprog filter = { 4, rules };
+            return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+        }
+        int main() {
+            int calls[] = {
+                SYS_getpid, SYS_gettid, SYS_rt_sigprocmask, SYS_rt_sigaction, SYS_lseek, SYS_membarrier, SYS_clone,
+                SYS_clone3, SYS_prlimit64, SYS_madvise, SYS_clock_gettime, SYS_sched_getaffinity, SYS_ioctl, SYS_fcntl,
+                SYS_readlink, SYS_getrandom, SYS_futex, SYS_prctl, SYS_statx, SYS_getdents64, SYS_sigaltstack,
+                SYS_process_vm_readv, SYS_timer_create, SYS_eventfd2, SYS_memfd_create, SYS_ftruncate, SYS_getuid,
+            };
+            for (int i = 0; i < sizeof calls / sizeof *calls; i++) {
+                pid_t child = fork();
+                if (!child) {
+                    if (kills(calls[i])) _exit(9);
+                    execl("/bin/echo", "echo", "executed", (char *)0);
+                    _exit(8);
+                }
+                int status;
+                waitpid(child, &status, 0);
+                printf("%d: %x\n", calls[i], status);
+                fflush(stdout);
+            }
+            return 0;
+        }"#,
+    );
+    let alone = std::process::Command::new(&program).output().unwrap();
+    assert!(alone.status.success());
+    let alone = String::from_utf8(alone.stdout).unwrap();
+    for options in [&["--quiet"][..], &["--quiet", "--children"]] {
+        let observed = run(options, &program, &[]).output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&observed.stdout),
+            alone,
+            "{options:?}"
+        );
+    }
+}
+
+/// Some parts can only be separated by a process of one thread, which the program is without Plimsoll's threads.
+#[test]
+fn a_program_of_one_thread_separates_its_parts() {
+    let scene = Scene::new("separates");
+    let program = scene.c(
+        "separates",
+        r#"
+        #define _GNU_SOURCE
+        #include <fcntl.h>
+        #include <pthread.h>
+        #include <sched.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        static volatile int id;
+        static void *thread(void *_) { id = syscall(SYS_gettid); return malloc(100); }
+        int main() {
+            pthread_t other;
+            pthread_create(&other, 0, thread, 0);
+            pthread_join(other, 0);
+            /* The kernel counts a thread for a moment after its end. */
+            while (!syscall(SYS_tgkill, getpid(), id, 0)) usleep(1000);
+            printf("%d", unshare(CLONE_VM));
+            printf(" %d", unshare(CLONE_SIGHAND));
+            printf(" %d", setns(open("/proc/self/ns/mnt", O_RDONLY), CLONE_NEWNS) != 0 && geteuid() == 0);
+            printf(" %d\n", unshare(CLONE_NEWUSER) != 0 && access("/proc/sys/user/max_user_namespaces", F_OK) == 0);
+            return 0;
+        }"#,
+    );
+    for options in [&[][..], &["--wall"], &["--cpu"], &["--heap-rate", "1"]] {
+        only(same_with(options, &program, &[]));
+    }
+}

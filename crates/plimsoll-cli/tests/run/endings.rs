@@ -341,3 +341,25 @@ fn a_forks_child_touches_little_more_memory_than_without() {
     let beside = faults(run(&["--quiet"], &program, &[]).output().unwrap());
     assert!(beside < alone + 60, "{alone} alone, {beside}");
 }
+
+/// Standard descriptors that are closed stay closed.
+#[test]
+fn closed_standard_descriptors_stay_closed() {
+    for closed in ["<&-", ">&-", "2>&-", "<&- >&-"] {
+        let status = |command: &str| {
+            let script = format!("{command} {closed}; echo $?");
+            let output = std::process::Command::new("/bin/sh")
+                .args(["-c", &script])
+                .output();
+            String::from_utf8(output.unwrap().stdout).unwrap()
+        };
+        for program in [
+            "/bin/cat /dev/null -",
+            "/bin/ls /proc/self/fd/0",
+            "/bin/sh -c 'echo text'",
+        ] {
+            let observed = format!("{} run --quiet -- {program}", crate::scene::PLIMSOLL);
+            assert_eq!(status(&observed), status(program), "{program} {closed}");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use crate::scene::{Scene, only, reports, run, same};
+use crate::scene::{Scene, only, reports, run, same, same_with};
 
 #[test]
 fn the_program_sees_its_own_dispositions() {
@@ -46,6 +46,71 @@ fn the_program_sees_its_own_dispositions() {
         }"#,
     );
     only(same(program, &[]));
+}
+
+/// A program chains to the action that was there before, unless that is the default.
+#[test]
+fn every_function_that_sets_an_action_returns_the_programs_last_one() {
+    let scene = Scene::new("chains");
+    let program = scene.c(
+        "chains",
+        r#"
+        #define _GNU_SOURCE
+        #include <signal.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        typedef void (*handler)(int);
+        extern handler __sysv_signal(int, handler), bsd_signal(int, handler), sysv_signal(int, handler);
+        extern handler sigset(int, handler), ssignal(int, handler);
+        static handler before;
+        static void chains(int number) { if (before != SIG_DFL && before != SIG_IGN) before(number); }
+        int main() {
+            handler (*all[])(int, handler) = { signal, ssignal, bsd_signal, sysv_signal, __sysv_signal, sigset };
+            for (int i = 0; i < 6; i++) {
+                before = all[i](SIGTERM, chains);
+                printf("%d %d", i, before == SIG_DFL);
+                raise(SIGTERM);
+                handler now = all[i](SIGTERM, SIG_DFL);
+                /* Some of them return to the default at the first signal. */
+                printf(" %d\n", now == chains || now == SIG_DFL);
+            }
+            return 0;
+        }"#,
+    );
+    only(same(program, &[]));
+}
+
+/// Plimsoll's threads take no signal for which a thread of the program waits.
+#[test]
+fn a_signal_of_the_process_reaches_the_thread_that_waits_for_it() {
+    let scene = Scene::new("waits-for-signals");
+    let program = scene.c(
+        "waits",
+        r#"
+        #include <signal.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        int main() {
+            sigset_t all, others;
+            sigfillset(&all);
+            sigprocmask(SIG_BLOCK, &all, 0);
+            int signals[] = { SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGTERM, SIGUSR1, SIGQUIT };
+            for (int round = 0; round < 20; round++)
+                for (int i = 0; i < 9; i++) {
+                    free(malloc(100000));
+                    kill(getpid(), signals[i]);
+                    int got;
+                    sigwait(&all, &got);
+                    if (got != signals[i]) return 1;
+                }
+            puts("all");
+            return 0;
+        }"#,
+    );
+    for options in [&[][..], &["--wall"], &["--cpu"], &["--heap-rate", "1"]] {
+        only(same_with(options, &program, &[]));
+    }
 }
 
 /// Signals that were ignored when the command started are ignored in the program.

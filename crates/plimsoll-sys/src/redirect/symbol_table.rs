@@ -135,7 +135,12 @@ impl File {
                 [libc::AT_FDCWD as usize, path, flags, 0, 0, 0],
             );
             let file = usize::try_from(opened).ok()?;
-            let end = system_call(libc::SYS_lseek, [file, 0, libc::SEEK_END as usize, 0, 0, 0]);
+            // As the loader does for each library, so no filter forbids it.
+            let mut status = std::mem::zeroed::<libc::stat>();
+            let (empty, to) = (c"".as_ptr() as usize, &raw mut status as usize);
+            let flags = libc::AT_EMPTY_PATH as usize;
+            let failed = system_call(libc::SYS_newfstatat, [file, empty, to, flags, 0, 0]) != 0;
+            let end = if failed { 0 } else { status.st_size };
             let (read, private) = (libc::PROT_READ as usize, libc::MAP_PRIVATE as usize);
             let base = system_call(
                 libc::SYS_mmap,

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use plimsoll_sys::os::filter;
 use plimsoll_sys::os::region::Region;
 use plimsoll_sys::os::thread_end::Key;
-use plimsoll_sys::primitives::{AtomicU32, Ordering};
+use plimsoll_sys::primitives::{AtomicBool, AtomicU32, Ordering};
 
 use super::{counts::HEAP, postmortem, sampled_blocks, sampled_inside::SAMPLED_INSIDE, thread};
 use crate::settings;
@@ -53,14 +53,22 @@ pub(crate) fn open() -> bool {
     STATE.load(Ordering::Acquire) == OPEN || set_up()
 }
 
+/// Notices filters that the program has inherited, once: before the first call that one may answer by ending the process.
+/// Called before `main`, by one thread.
+pub(crate) fn notice_filters() {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    if !IS_DONE.swap(true, Ordering::Relaxed) {
+        filter::notice_inherited(settings::known_filters());
+    }
+}
+
 #[cold]
 fn set_up() -> bool {
     match STATE.compare_exchange(CLOSED, OPENING, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {}
         Err(state) => return state == OPEN,
     }
-    // Before the first call that a filter may answer by ending the process.
-    filter::notice_inherited(settings::known_filters());
+    notice_filters();
     let early = settings::early();
     crate::sampler::set_rate(early.heap_rate);
     stack::set_depth(early.stack_depth);

@@ -198,7 +198,7 @@ fn prepare(filter: &Filter, allowed: Calls) -> Before {
     // Dropped before the restriction, which may forbid that.
     let blocked = BlockedSignals::new();
     let _own = internal_scope::scope();
-    os::keep_process_id();
+    os::keep_process_id(os::process_id());
     #[cfg(feature = "preload")]
     let allowed = OBSERVER
         .get()

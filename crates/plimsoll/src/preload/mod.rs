@@ -219,6 +219,16 @@ pub fn before_confinement() {
     }
 }
 
+/// Ends Plimsoll's threads, before a call that only a process of one thread may make. Such a call of a program with more
+/// threads fails; Plimsoll's end all the same, since the system still counts a thread that was just joined.
+pub fn leave_one_thread() {
+    let _counting = Counting::begin();
+    let _blocked = BlockedSignals::new();
+    if reports() {
+        internal_thread::end_all(PATIENCE);
+    }
+}
+
 /// Prepares the process for a filter. Returns the calls that Plimsoll goes on to make, of those that the filter allows: it
 /// reads the clock, which takes a system call on few machines.
 fn before_filter(allowed: &Calls) -> Calls {

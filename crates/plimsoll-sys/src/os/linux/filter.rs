@@ -69,27 +69,28 @@ pub fn restrict_to(allowed: &Calls) -> Calls {
 
 /// Returns the number of filters of the calling thread; `None` if it cannot be read.
 pub fn inherited_filters() -> Option<u32> {
-    inherited::count()
+    inherited::status().map(|status| status.filters)
 }
 
 /// Returns whether a filter with which the program was started may answer a call of Plimsoll's by ending the process.
 /// Takes as long as a fork.
 pub fn ends_processes() -> bool {
-    inherited::count() != Some(0) && inherited::allowed() != Calls::ALL
+    inherited_filters() != Some(0) && inherited::allowed() != Calls::ALL
 }
 
 /// Notices filters that the program has inherited. For the start of the program. Makes the calls that these filters may
 /// answer by ending the process forbidden, unless the process has more filters than `known`: then all calls, because
 /// a part of the same run has installed some. Neither allocates nor locks.
 pub fn notice_inherited(known: Option<u32>) {
-    let allowed = match (inherited::count(), known) {
+    let status = inherited::status();
+    let allowed = match (status.map(|status| status.filters), known) {
         (Some(0), _) | (None, None) => return,
         (Some(count), Some(known)) if count > known => Calls::NONE,
         (Some(_), _) => inherited::allowed(),
         (None, Some(_)) => Calls::NONE,
     };
     if allowed != Calls::ALL {
-        super::keep_process_id();
+        super::keep_process_id(status.map_or(0, |status| status.process));
         restrict_to(&allowed);
     }
 }

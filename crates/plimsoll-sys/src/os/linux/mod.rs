@@ -72,8 +72,8 @@ pub fn process_id() -> u32 {
 }
 
 /// Keeps the number of the process for the time when a filter forbids to ask for it.
-pub fn keep_process_id() {
-    RESTRICTED.store(process_id(), Ordering::Relaxed);
+pub fn keep_process_id(id: u32) {
+    RESTRICTED.store(id, Ordering::Relaxed);
 }
 
 /// Returns whether a thread of this process exists; `false` if a filter forbids to ask.

@@ -34,7 +34,7 @@ pub fn prepare() {
     const WORD: usize = size_of::<usize>();
     /// The limit of the search in a control block, in bytes.
     const FARTHEST: usize = 2304;
-    if super::thread_id() != std::process::id() as i32 {
+    if super::thread_id() != super::process_id() as i32 {
         return;
     }
     let end = initial_end();

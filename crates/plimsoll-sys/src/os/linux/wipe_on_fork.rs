@@ -37,7 +37,8 @@ impl<T> Forgotten<T> {
         let start = (&raw const *self).cast_mut();
         // A loader may not respect the alignment. Parts of pages would take their neighbours along.
         let is_whole_pages = start.addr() % page == 0 && size_of::<Self>() % page == 0;
-        if self.is_forgotten() || !is_whole_pages {
+        let may_advise = super::filter::allows(libc::SYS_madvise);
+        if self.is_forgotten() || !is_whole_pages || !may_advise {
             return;
         }
         // SAFETY: the range is whole pages of this table only, and zeros are a valid table.

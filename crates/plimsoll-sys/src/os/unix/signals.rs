@@ -142,6 +142,32 @@ fn block() -> MaybeUninit<libc::sigset_t> {
     before
 }
 
+/// The signals that a thread had blocked.
+pub(super) struct Mask(MaybeUninit<libc::sigset_t>);
+
+/// Blocks these signals, too, for a thread that the calling one is about to create.
+pub(super) fn block_also(signals: &[i32]) -> Mask {
+    let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the first call initializes the set, and the others use it.
+    unsafe {
+        libc::sigemptyset(blocked.as_mut_ptr());
+        for &signal in signals {
+            libc::sigaddset(blocked.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), before.as_mut_ptr());
+    }
+    Mask(before)
+}
+
+/// Returns to the signals that were blocked before.
+pub(super) fn restore(before: &Mask) {
+    // SAFETY: `block_also` has filled the set.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.0.as_ptr(), std::ptr::null_mut());
+    }
+}
+
 #[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
 fn may_block() -> bool {
     crate::os::filter::allows(libc::SYS_rt_sigprocmask)

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
 
-use super::signals::BlockedSignals;
+use super::signals::{self, BlockedSignals};
 
 /// The start function of a thread. Must not unwind.
 pub type Start = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -18,9 +18,20 @@ unsafe impl Send for Thread {}
 // SAFETY: a shared reference permits no operation.
 unsafe impl Sync for Thread {}
 
-/// Creates a thread with a stack of `stack` bytes that calls `start` with an argument. It blocks the
-/// program's signals, for which the program may wait in a thread of its choice; it receives only
-/// signals that its own instructions cause.
+/// Signals that another process may send, and for which a thread of the program may wait. An instruction of the new thread
+/// that causes one ends the process as by default. The signal of filters is not among them: the program may have a
+/// handler for it that continues.
+const OF_OTHERS: [i32; 6] = [
+    libc::SIGABRT,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGSEGV,
+    libc::SIGTRAP,
+];
+
+/// Creates a thread with a stack of `stack` bytes that calls `start` with an argument. It blocks all signals but that of
+/// system call filters: the program may wait for them in a thread of its choice.
 ///
 /// # Errors
 /// The system's error: too many threads, or out of memory. Or the call that a system call filter forbids: the thread
@@ -44,8 +55,10 @@ pub unsafe fn spawn(stack: usize, start: Start, argument: *mut c_void) -> io::Re
         // A failure leaves the default size.
         libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack);
         let blocked = BlockedSignals::new();
+        let before = signals::block_also(&OF_OTHERS);
         let attributes = attributes.as_mut_ptr();
         let status = libc::pthread_create(thread.as_mut_ptr(), attributes, start, argument);
+        signals::restore(&before);
         drop(blocked);
         libc::pthread_attr_destroy(attributes);
         check(status)?;

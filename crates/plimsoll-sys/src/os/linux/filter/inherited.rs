@@ -12,24 +12,40 @@ use crate::os::region::PAGE;
 use crate::os::{files, pages};
 use crate::primitives::{AtomicUsize, Ordering};
 
-/// Returns the number of filters of the calling thread, from `/proc/self/status`; `None` if that cannot be read. For the
-/// start of a program: the loader made the same calls to load it, so no filter forbids them.
-pub fn count() -> Option<u32> {
+/// The calling thread's filters and its process, from `/proc/self/status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The number of filters.
+    pub filters: u32,
+    /// The number of the process in its namespace; 0 if it is unknown.
+    pub process: u32,
+}
+
+/// Reads the status; `None` if that is not possible. For the start of a program: the loader made the same calls to load
+/// it, so no filter forbids them.
+pub fn status() -> Option<Status> {
     let mut status = [0; 4096];
     parse(files::read_into(c"/proc/self/status", &mut status)?)
 }
 
-fn parse(status: &[u8]) -> Option<u32> {
-    let value = |name: &[u8]| -> Option<u32> {
+fn parse(status: &[u8]) -> Option<Status> {
+    let values = |name: &[u8]| {
         let mut lines = status.split(|&byte| byte == b'\n');
         let line = lines.find_map(|line| line.strip_prefix(name))?;
-        std::str::from_utf8(line).ok()?.trim().parse().ok()
+        std::str::from_utf8(line).ok()
     };
-    match value(b"Seccomp:")? {
-        0 => Some(0),
+    let value = |name: &[u8]| -> Option<u32> { values(name)?.trim().parse().ok() };
+    let filters = match value(b"Seccomp:")? {
+        0 => 0,
         // Kernels before 5.9 report no number.
-        _ => Some(value(b"Seccomp_filters:").unwrap_or(1).max(1)),
-    }
+        _ => value(b"Seccomp_filters:").unwrap_or(1).max(1),
+    };
+    // The numbers in all namespaces, the innermost last.
+    let process = values(b"NSpid:").and_then(|numbers| numbers.split_whitespace().last());
+    Some(Status {
+        filters,
+        process: process.and_then(|number| number.parse().ok()).unwrap_or(0),
+    })
 }
 
 /// Not a descriptor, a process, an operation or a set of flags.
@@ -166,17 +182,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_filters_is_read() {
+    fn the_number_of_filters_and_the_process_are_read() {
+        let filters = |status: &[u8]| parse(status).map(|status| status.filters);
         assert_eq!(
-            parse(b"Name:\tx\nSeccomp:\t0\nSeccomp_filters:\t0\n"),
+            filters(b"Name:\tx\nSeccomp:\t0\nSeccomp_filters:\t0\n"),
             Some(0)
         );
-        assert_eq!(parse(b"Seccomp:\t2\nSeccomp_filters:\t3\n"), Some(3));
-        assert_eq!(parse(b"Seccomp:\t2\n"), Some(1));
-        assert_eq!(parse(b"Seccomp:\t1\nSeccomp_filters:\t0\n"), Some(1));
-        assert_eq!(parse(b"Name:\tx\n"), None);
+        assert_eq!(filters(b"Seccomp:\t2\nSeccomp_filters:\t3\n"), Some(3));
+        assert_eq!(filters(b"Seccomp:\t2\n"), Some(1));
+        assert_eq!(filters(b"Seccomp:\t1\nSeccomp_filters:\t0\n"), Some(1));
+        assert_eq!(filters(b"Name:\tx\n"), None);
+        let nested = parse(b"Pid:\t71\nNSpid:\t71\t7\nSeccomp:\t0\n");
+        assert_eq!(nested.map(|status| status.process), Some(7));
+        let own = status().unwrap();
         let text = std::fs::read("/proc/thread-self/status").unwrap();
-        assert_eq!(count(), parse(&text));
+        assert_eq!(Some(own.filters), filters(&text));
+        assert_eq!(own.process, std::process::id());
     }
 
     #[test]
@@ -222,7 +243,9 @@ mod tests {
                     .without(libc::SYS_membarrier)
                     .without(libc::SYS_timer_settime)
                     .without(libc::SYS_getuid);
-                let is_right = installed && count() == Some(1) && allowed() == expected;
+                let is_right = installed
+                    && status().is_some_and(|status| status.filters == 1)
+                    && allowed() == expected;
                 libc::_exit(i32::from(!is_right));
             }
             let mut status = 1;
