@@ -5,6 +5,7 @@ mod ci;
 mod cross;
 mod layers;
 mod platforms;
+mod stress;
 mod targets;
 mod words;
 
@@ -20,6 +21,9 @@ commands:
   nightly --short   the same in the short form of CI, without the last two
   layers            checks that imports point down, by the tables of ARCHITECTURE.md
   layers --edges    prints every import between modules as well
+  stress ROUNDS [--seed FIRST]
+                    runs all tests in rounds under load: as an ordinary user, in other folders,
+                    without variables and directories; the seed selects these
   words             checks that texts use none of the words that the style excludes
   test-aarch64 [--package NAME ...] [--suite PACKAGE:TEST ...] [--cuts NUMBER] [--debian] [-- FILTER ...]
                     runs tests on an emulated aarch64 machine; with at least that many snapshots
@@ -55,6 +59,11 @@ fn main() -> ExitCode {
         ["check-targets", ref options @ ..] => {
             targets::Options::parse(options).and_then(|options| targets::check(root, &options))
         }
+        ["stress", rounds] => number(rounds).and_then(|rounds| stress::stress(root, rounds, 1)),
+        ["stress", rounds, "--seed", first] => number(rounds).and_then(|rounds| {
+            let first = number(first)?;
+            stress::stress(root, rounds, first)
+        }),
         ["check-platforms"] => platforms::check(root, false),
         ["check-platforms", "--short"] => platforms::check(root, true),
         _ => {
@@ -69,4 +78,8 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|error| format!("{text}: {error}"))
 }
