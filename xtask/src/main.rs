@@ -5,6 +5,8 @@ mod ci;
 mod cross;
 mod layers;
 mod platforms;
+#[cfg(test)]
+mod skips;
 mod stress;
 mod targets;
 mod words;

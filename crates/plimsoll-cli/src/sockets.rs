@@ -183,7 +183,7 @@ mod tests {
             .parse()
             .expect("an address");
         let Ok(_client) = TcpStream::connect(mapped) else {
-            eprintln!("skipped: no IPv6");
+            plimsoll_testkit::skip!("no IPv6");
             return;
         };
         let (_, from) = listener.accept().expect("a client");

@@ -277,7 +277,7 @@ fn the_example_fits_the_action() {
 fn actionlint_accepts_the_example() {
     let program = std::env::var_os("PLIMSOLL_ACTIONLINT").unwrap_or_else(|| "actionlint".into());
     if Command::new(&program).arg("--version").output().is_err() {
-        eprintln!("skipped: actionlint is not installed");
+        plimsoll_testkit::skip!("actionlint is not installed");
         return;
     }
     let directory = Directory::new("contrib-actionlint");

@@ -53,7 +53,7 @@ fn page(name: &str) -> String {
 fn is_installed(program: &str) -> bool {
     let is_there = Command::new(program).arg("--version").output().is_ok();
     if !is_there {
-        eprintln!("skipped: {program} is not installed");
+        plimsoll_testkit::skip!("{program} is not installed");
     }
     is_there
 }

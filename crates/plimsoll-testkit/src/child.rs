@@ -86,6 +86,9 @@ pub fn command(name: &str, settings: impl AsRef<OsStr>) -> Command {
 /// Returns the command that runs the test `name` of a copy of this binary.
 pub fn command_of(program: &Path, name: &str, settings: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
+    if let Some(file) = crate::skips::file() {
+        command.env(crate::skips::FILE, file);
+    }
     // SAFETY: `signal` is async-signal-safe, so it may run between fork and exec. The calls are
     // needed because a shell makes its background jobs ignore these signals.
     unsafe {

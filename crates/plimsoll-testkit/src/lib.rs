@@ -15,3 +15,4 @@ pub mod page;
 pub mod pages;
 pub mod pprof;
 pub mod relations;
+pub mod skips;

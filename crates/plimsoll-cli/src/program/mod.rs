@@ -471,7 +471,7 @@ mod tests {
         strip.args([OsStr::new("-s"), OsStr::new("-o"), stripped.as_os_str()]);
         match strip.arg(env::current_exe().unwrap()).status() {
             Ok(status) => assert!(status.success()),
-            Err(error) => return eprintln!("skipped: strip: {error}"),
+            Err(error) => return plimsoll_testkit::skip!("strip: {error}"),
         }
         let program = Program::of_file(&stripped);
         std::fs::remove_file(&stripped).unwrap();

@@ -403,7 +403,7 @@ fn a_program_that_cargo_runs_for_another_target_is_no_success() {
             std::path::Path::new(String::from_utf8_lossy(&libraries.stdout).trim()).exists()
         });
     if !is_installed {
-        eprintln!("skipped: the target for musl is not installed");
+        plimsoll_testkit::skip!("the target for musl is not installed");
         return;
     }
     let run = output(project.plimsoll(&["run"]));

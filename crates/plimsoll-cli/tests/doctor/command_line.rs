@@ -163,7 +163,7 @@ fn text_and_json_agree() {
 fn sequences_that_are_switched_off_are_noticed() {
     let before = findings(&mut doctor());
     if level(&before, "rseq") != "ok" {
-        eprintln!("skipped: not available on this machine");
+        plimsoll_testkit::skip!("not available on this machine");
         return;
     }
     let after = findings(doctor().env("GLIBC_TUNABLES", "glibc.pthread.rseq=0"));

@@ -36,7 +36,7 @@ fn compilers() -> Vec<(Machine, &'static str, &'static str)> {
         } else if Command::new(cross).arg("--version").output().is_ok() {
             found.push((machine, cross, loader));
         } else {
-            eprintln!("skipped: {cross} is not installed: no file for {machine:?}");
+            plimsoll_testkit::skip!("{cross} is not installed: no file for {machine:?}");
         }
     }
     found

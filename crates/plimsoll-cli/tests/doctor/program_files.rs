@@ -63,11 +63,11 @@ fn run(program: &str, arguments: &[&str]) -> bool {
         Ok(output) if output.status.success() => true,
         Ok(output) => {
             let says = String::from_utf8_lossy(&output.stderr);
-            eprintln!("skipped: {program} {arguments:?}: {says}");
+            plimsoll_testkit::skip!("{program} {arguments:?}: {says}");
             false
         }
         Err(error) => {
-            eprintln!("skipped: {program}: {error}");
+            plimsoll_testkit::skip!("{program}: {error}");
             false
         }
     }
@@ -385,7 +385,7 @@ fn a_program_that_gives_rights_is_refused_if_it_gives_any() {
     assert_eq!(Program::of_file(&program).gains, None);
     assert!(is_preloaded(&place, &program));
     if !is_root() {
-        eprintln!("skipped: only root can change the owner of a file");
+        plimsoll_testkit::skip!("only root can change the owner of a file");
         return;
     }
     for (owner, bits, word) in [
@@ -474,7 +474,7 @@ fn the_allocator_of_a_rust_program_is_recognised_by_missing_calls() {
 fn users_that_gain_privileges_are_refused() {
     const UNPRIVILEGED: u32 = 65534;
     if !is_root() {
-        eprintln!("skipped: only root can become another user");
+        plimsoll_testkit::skip!("only root can become another user");
         return;
     }
     let place = directory("rights");
@@ -494,7 +494,7 @@ fn users_that_gain_privileges_are_refused() {
         .status();
     assert!(copied.unwrap().success());
     if as_unprivileged(&doctor).arg("--version").output().is_err() {
-        eprintln!("skipped: others have no way to {}", place.display());
+        plimsoll_testkit::skip!("others have no way to {}", place.display());
         return;
     }
     let copy = |name: &str, mode| {
@@ -668,7 +668,7 @@ fn a_huge_file_of_nothing_takes_no_time() {
     let huge = file(&place, "huge", &bytes, 0o755);
     let opened = fs::OpenOptions::new().write(true).open(&huge).unwrap();
     if let Err(error) = opened.set_len(1 << 40) {
-        eprintln!("skipped: {error}");
+        plimsoll_testkit::skip!("{error}");
         return;
     }
     look_at_all(&huge);

@@ -52,8 +52,8 @@ pub fn compile_with(
         .output()
         .expect("a C compiler is installed");
     if !output.status.success() {
-        eprintln!(
-            "skipped: {compiler} {flags:?}: {}",
+        plimsoll_testkit::skip!(
+            "{compiler} {flags:?}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
         return None;

@@ -36,7 +36,7 @@ pub fn python() -> Option<PathBuf> {
     };
     let exists = file.exists();
     if !exists {
-        eprintln!("skipped: there is no {}", file.display());
+        plimsoll_testkit::skip!("there is no {}", file.display());
     }
     exists.then_some(file)
 }

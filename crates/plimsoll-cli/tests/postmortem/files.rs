@@ -202,7 +202,9 @@ pub fn with_disk(directory: &Directory, bytes: usize, work: &str) -> Option<Proc
         }
     };
     Process::try_start(work, &file, "heap_rate=1", start)
-        .inspect_err(|error| eprintln!("skipped: cannot mount a separate file system: {error}"))
+        .inspect_err(|error| {
+            plimsoll_testkit::skip!("cannot mount a separate file system: {error}")
+        })
         .ok()
 }
 

@@ -175,7 +175,7 @@ fn a_program_that_outgrows_its_control_group_is_warned_and_leaves_a_post_mortem(
         Ok(group) => group,
         Err(why) => {
             // Another test covers a limit on address space instead.
-            return eprintln!("skipped: cannot create a control group: {why}");
+            return plimsoll_testkit::skip!("cannot create a control group: {why}");
         }
     };
     let directory = Directory::new("postmortem-group");

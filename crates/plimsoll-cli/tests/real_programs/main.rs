@@ -48,11 +48,11 @@ fn compare(scenario: &Scenario) {
         .iter()
         .find(|program| !is_installed(program));
     if let Some(missing) = missing {
-        eprintln!("skipped: {missing} is not installed");
+        plimsoll_testkit::skip!("{missing} is not installed");
         return;
     }
     if scenario.is_privileged && !is_root {
-        eprintln!("skipped: needs the superuser");
+        plimsoll_testkit::skip!("needs the superuser");
         return;
     }
     let plimsoll = env!("CARGO_BIN_EXE_plimsoll");

@@ -587,7 +587,7 @@ int main() {
 fn children_that_become_another_user_report() {
     // SAFETY: the call has no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: only root can become another user");
+        plimsoll_testkit::skip!("only root can become another user");
         return;
     }
     let scene = Scene::new("other-user");

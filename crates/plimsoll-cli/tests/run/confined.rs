@@ -513,7 +513,7 @@ fn programs_that_confine_themselves_otherwise_report_to_the_end() {
 fn a_program_that_does_not_see_the_library_is_executed_without_it() {
     // SAFETY: `geteuid` takes no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: only root can hide directories");
+        plimsoll_testkit::skip!("only root can hide directories");
         return;
     }
     let source = r#"

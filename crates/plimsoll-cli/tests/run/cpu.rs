@@ -127,7 +127,7 @@ fn instances_of_a_template_have_their_shares_under_their_own_names() {
 fn python_has_a_cpu_profile() {
     let version = Command::new("python3").arg("--version").output();
     if !version.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: python3 is not installed");
+        plimsoll_testkit::skip!("python3 is not installed");
         return;
     }
     let scene = Scene::new("cpu_python");

@@ -22,7 +22,7 @@ fn run_with(options: &[&str], script: &str) -> Option<Output> {
         command.args(NAMESPACE).args(arguments).output()
     };
     if !unshare(&["true"]).is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: PID namespaces are not permitted");
+        plimsoll_testkit::skip!("PID namespaces are not permitted");
         return None;
     }
     let script = ["--", "/bin/sh", "-c", script];

@@ -79,7 +79,7 @@ console.log(kept.length);
 fn functions_of_node_are_named_by_either_of_its_lists() {
     let node = std::path::Path::new("/usr/bin/node");
     if !node.exists() {
-        eprintln!("skipped: node is not installed");
+        plimsoll_testkit::skip!("node is not installed");
         return;
     }
     for list in ["--perf-prof", "--perf-basic-prof"] {

@@ -140,7 +140,7 @@ fn a_name_that_others_have_taken_is_passed_over() {
         command.uid(user);
     }
     let Ok(output) = command.output() else {
-        eprintln!("skipped: user {user} may not execute this build");
+        plimsoll_testkit::skip!("user {user} may not execute this build");
         return;
     };
     let library = String::from_utf8(output.stdout).unwrap();
@@ -154,7 +154,7 @@ fn a_user_namespace_without_root_has_a_safe_directory() {
     let inside = ["--map-user=1", "--user", "--"];
     let is_allowed = Command::new("unshare").args(inside).arg("true").output();
     if !is_allowed.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no user namespaces");
+        plimsoll_testkit::skip!("no user namespaces");
         return;
     }
     let scene = Scene::new("namespace");
@@ -347,7 +347,7 @@ fn hostile_reports_take_little_memory_and_do_not_change_the_status() {
 fn a_process_without_privileges_reports_only_on_itself() {
     // SAFETY: the call has no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: only root can give up its privileges");
+        plimsoll_testkit::skip!("only root can give up its privileges");
         return;
     }
     let scene = Scene::new("forger");

@@ -539,7 +539,7 @@ fn mappings_belong_to_the_heap(name: &str, options: &[&str]) {
 fn pythons_objects_are_explained() {
     let is_there = Command::new("python3").arg("--version").output();
     if !is_there.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: python3 is not installed");
+        plimsoll_testkit::skip!("python3 is not installed");
         return;
     }
     let script = "import sys\n\

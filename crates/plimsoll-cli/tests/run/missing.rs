@@ -150,7 +150,7 @@ fn programs_that_are_executed_without_the_settings_report() {
 #[test]
 fn a_program_of_another_user_reports_beside_its_predecessor() {
     if !is_root() {
-        eprintln!("skipped: only root can become another user");
+        plimsoll_testkit::skip!("only root can become another user");
         return;
     }
     let scene = Scene::new("missing-user");
@@ -168,7 +168,7 @@ fn a_program_of_another_user_reports_beside_its_predecessor() {
 #[test]
 fn processes_with_equal_numbers_in_two_namespaces_report_both() {
     if !is_root() {
-        eprintln!("skipped: only root can make namespaces");
+        plimsoll_testkit::skip!("only root can make namespaces");
         return;
     }
     let scene = Scene::new("missing-namespaces");

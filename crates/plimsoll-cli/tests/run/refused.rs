@@ -45,7 +45,7 @@ fn a_program_with_other_rights_is_refused() {
     let program = scene.c("setuid", "int main() { return 0; }");
     // SAFETY: `geteuid` takes no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: only root can change the owner of a file");
+        plimsoll_testkit::skip!("only root can change the owner of a file");
         return;
     }
     std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
@@ -61,7 +61,7 @@ fn a_program_with_other_rights_is_refused() {
 fn a_privileged_program_that_is_linked_with_the_library_obeys_no_environment() {
     // SAFETY: `geteuid` takes no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: only root can make a program that is another user's and setuid");
+        plimsoll_testkit::skip!("only root can make a program that is another user's and setuid");
         return;
     }
     let scene = Scene::new("linked-setuid");
@@ -88,7 +88,7 @@ fn a_privileged_program_that_is_linked_with_the_library_obeys_no_environment() {
         let written = std::fs::read_dir(&reports).unwrap().count();
         match output.status.code() {
             Some(code) if code == elevated => {}
-            Some(4) => return eprintln!("skipped: the file system takes setuid away"),
+            Some(4) => return plimsoll_testkit::skip!("the file system takes setuid away"),
             _ => panic!("{output:?}"),
         }
         if mode == 0o755 {

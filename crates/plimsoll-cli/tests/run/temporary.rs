@@ -250,7 +250,7 @@ fn a_block_that_a_forked_child_frees_is_not_temporary_there() {
 #[test]
 fn heaptrack_counts_the_same_temporary_blocks() {
     if Command::new("heaptrack").arg("--version").output().is_err() {
-        return eprintln!("skipped: heaptrack is not installed");
+        return plimsoll_testkit::skip!("heaptrack is not installed");
     }
     let scene = Scene::new("heaptrack");
     let program = scene.c("share", SHARE);

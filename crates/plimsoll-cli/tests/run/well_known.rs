@@ -26,7 +26,7 @@ fn installed(program: &str) -> Option<PathBuf> {
         .map(|place| place.join(program))
         .find(|file| file.exists());
     if found.is_none() {
-        eprintln!("skipped: {program} is not installed");
+        plimsoll_testkit::skip!("{program} is not installed");
     }
     found
 }
@@ -522,14 +522,14 @@ fn postgres_has_shared_buffers_and_processes_with_titles() {
         .filter_map(|version| Some(version.ok()?.path().join("bin")))
         .find(|programs| programs.join("postgres").exists())
     else {
-        eprintln!("skipped: PostgreSQL is not installed");
+        plimsoll_testkit::skip!("PostgreSQL is not installed");
         return;
     };
     // It refuses to be run by root.
     // SAFETY: the call has no arguments.
     let is_root = unsafe { libc::geteuid() } == 0;
     let Some(user) = user("postgres").filter(|_| is_root) else {
-        eprintln!("skipped: this is not root, or the user postgres does not exist");
+        plimsoll_testkit::skip!("this is not root, or the user postgres does not exist");
         return;
     };
     let scene = Scene::new("postgres");
@@ -539,7 +539,7 @@ fn postgres_has_shared_buffers_and_processes_with_titles() {
     };
     let mut plimsoll = Command::new(PLIMSOLL);
     if plimsoll.uid(user).arg("--version").output().is_err() {
-        eprintln!("skipped: the user postgres may not execute {PLIMSOLL}");
+        plimsoll_testkit::skip!("the user postgres may not execute {PLIMSOLL}");
         return;
     }
     std::os::unix::fs::chown(&scene.directory, Some(user), None).unwrap();

@@ -46,7 +46,7 @@ fn a_port_of_another_network_is_not_requested_in_this_one() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let Some(mut child) = listening_elsewhere(port) else {
-        eprintln!("skipped: no network namespaces");
+        plimsoll_testkit::skip!("no network namespaces");
         return;
     };
     let (code, complained) = top_with_token(&child.id().to_string());

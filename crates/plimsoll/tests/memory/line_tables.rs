@@ -35,7 +35,7 @@ fn run_copy(change: &[&str], expected: &str) {
         .args([&here, &copy])
         .status();
     if !made.is_ok_and(|status| status.success()) {
-        return eprintln!("skipped: `objcopy {}`", change.concat());
+        return plimsoll_testkit::skip!("`objcopy {}`", change.concat());
     }
     let output = Command::new(&copy)
         .args([

@@ -175,7 +175,7 @@ fn readelf_shows_the_probes() {
     let program = std::env::current_exe().expect("the test has a path");
     let readelf = Command::new("readelf").arg("-n").arg(&program).output();
     let Ok(readelf) = readelf else {
-        return eprintln!("skipped: readelf is not installed");
+        return plimsoll_testkit::skip!("readelf is not installed");
     };
     let shown = String::from_utf8_lossy(&readelf.stdout);
     for probe in usdt::probes(&program) {

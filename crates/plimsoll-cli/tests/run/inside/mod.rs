@@ -339,7 +339,7 @@ fn a_system_without_changes_of_code_leaves_the_program_alone() {
     }
     let output = match command.output() {
         Ok(output) => output,
-        Err(error) => return eprintln!("skipped: the kernel has no PR_SET_MDWE: {error}"),
+        Err(error) => return plimsoll_testkit::skip!("the kernel has no PR_SET_MDWE: {error}"),
     };
     assert_eq!(output.stdout, b"works\n");
     let report = only(reports(&output).1);

@@ -35,7 +35,7 @@ fn the_heap_of_the_rust_compiler_is_observed() {
     let arguments = |at: usize| [source.to_str().unwrap(), "-o", files[at].to_str().unwrap()];
     let (report, summary) = report_and_summary(&rustc, [&arguments(0), &arguments(1)]);
     if report["allocator"] == "libc" {
-        return eprintln!("skipped: {} contains no allocator", rustc.display());
+        return plimsoll_testkit::skip!("{} contains no allocator", rustc.display());
     }
     let [alone, observed] = files.map(|file| std::fs::read(file).unwrap());
     assert!(alone == observed, "the compiled programs differ");
@@ -56,7 +56,7 @@ fn the_heap_of_chromium_is_observed() {
         "/usr/lib64/chromium-browser/chromium-browser",
     ];
     let Some(program) = places.iter().map(Path::new).find(|file| file.exists()) else {
-        return eprintln!("skipped: chromium is not installed");
+        return plimsoll_testkit::skip!("chromium is not installed");
     };
     let page = scene.path("page.html");
     let text = "<script>document.write([1, 2, 3].map(x => x * x))</script>";

@@ -18,7 +18,7 @@ fn pythons() -> Vec<PathBuf> {
         pythons.push(systems);
     }
     if pythons.is_empty() {
-        eprintln!("skipped: python3 is not installed");
+        plimsoll_testkit::skip!("python3 is not installed");
     }
     pythons
 }
@@ -381,7 +381,7 @@ fn functions_of_a_library_that_is_loaded_later_are_found() {
         .flat_map(|name| places.map(|place| Path::new(place).join(&name)))
         .find(|file| file.exists());
     let Some(library) = library else {
-        eprintln!("skipped: no shared library of Python is installed");
+        plimsoll_testkit::skip!("no shared library of Python is installed");
         return;
     };
     let scene = Scene::new("python-loaded");

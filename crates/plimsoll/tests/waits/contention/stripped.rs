@@ -16,7 +16,7 @@ fn locks_are_known_without_a_symbol_table() {
         .args([&stripped, &here])
         .status();
     if !strip.is_ok_and(|status| status.success()) {
-        return eprintln!("skipped: `strip` is not installed");
+        return plimsoll_testkit::skip!("`strip` is not installed");
     }
     let output = std::process::Command::new(&stripped)
         .args([

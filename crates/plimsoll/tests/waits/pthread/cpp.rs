@@ -20,7 +20,7 @@ pub fn is_there() -> bool {
         .status();
     let is_missing = version.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
     if is_missing {
-        eprintln!("skipped: no C++ compiler is installed ({COMPILER})");
+        plimsoll_testkit::skip!("no C++ compiler is installed ({COMPILER})");
     }
     !is_missing
 }

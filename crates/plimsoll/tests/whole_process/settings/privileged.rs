@@ -60,7 +60,7 @@ fn a_privileged_program_ignores_the_environment_and_warns_in_one_line() {
     }
     // SAFETY: the call has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: only root can make a program that is another user's and setuid");
+        plimsoll_testkit::skip!("only root can make a program that is another user's and setuid");
         return;
     }
     // A shell makes its background jobs ignore this signal, and the program inherits that.
@@ -95,7 +95,7 @@ fn a_privileged_program_ignores_the_environment_and_warns_in_one_line() {
         assert!(output.status.success(), "{kind}: {printed}{warned}");
         assert!(printed.contains("1 passed"), "{kind}: {printed}{warned}");
         if !printed.contains(ELEVATED) {
-            eprintln!("skipped: the file system or this process's flags take {kind} away");
+            plimsoll_testkit::skip!("the file system or this process's flags take {kind} away");
             continue;
         }
         assert!(dir.names().is_empty(), "{kind}: {:?}", dir.names());

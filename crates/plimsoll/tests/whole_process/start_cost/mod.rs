@@ -53,7 +53,7 @@ fn starting_searches_no_symbol_tables() {
         Ok(_) => {}
         Err(_) => {
             if Command::new("valgrind").arg("--version").output().is_err() {
-                eprintln!("skipped: valgrind is not installed");
+                plimsoll_testkit::skip!("valgrind is not installed");
                 return;
             }
             let (without, with) = (instructions("no"), instructions("yes"));

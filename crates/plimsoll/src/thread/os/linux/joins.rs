@@ -139,7 +139,9 @@ mod tests {
         use std::thread;
 
         let Some(descriptors) = Descriptors::of_system() else {
-            return eprintln!("skipped: the system does not report the location of thread ids");
+            return plimsoll_testkit::skip!(
+                "the system does not report the location of thread ids"
+            );
         };
         let mut memory = vec![0; PAGE_WORDS];
         let (sender, receiver) = mpsc::channel();

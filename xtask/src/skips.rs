@@ -1,0 +1,42 @@
+//! Counts the tests that this run skipped. Cargo runs this package's tests after those of all others.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+/// The environment variable with the path of the list of skips that are expected. CI sets it.
+const EXPECTED: &str = "PLIMSOLL_EXPECTED_SKIPS";
+
+/// Prints the number of skipped tests and their reasons, past the capture of the test harness.
+#[test]
+fn skipped_tests_are_counted_and_in_ci_listed() {
+    let Some(file) = plimsoll_testkit::skips::file() else {
+        return;
+    };
+    let skips = std::fs::read_to_string(&file).unwrap_or_default();
+    let _ = std::fs::remove_file(&file);
+    let mut by_reason: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in skips.lines() {
+        let reason = line.splitn(3, ": ").nth(2).unwrap_or(line);
+        *by_reason.entry(reason).or_default() += 1;
+    }
+    let mut text = format!("\nskipped in this run: {} tests\n", skips.lines().count());
+    for (reason, count) in &by_reason {
+        text.push_str(&format!("  {count:>3} {reason}\n"));
+    }
+    std::io::stderr().write_all(text.as_bytes()).unwrap();
+    let Some(expected) = std::env::var_os(EXPECTED) else {
+        return;
+    };
+    let expected = std::fs::read_to_string(expected).unwrap();
+    let expected = expected
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let expected: Vec<&str> = expected.collect();
+    let is_unexpected = |line: &&str| !expected.iter().any(|expected| line.contains(expected));
+    let unexpected: Vec<&str> = skips.lines().filter(is_unexpected).collect();
+    assert!(
+        unexpected.is_empty(),
+        "skipped, and not in {EXPECTED}:\n{}",
+        unexpected.join("\n")
+    );
+}
