@@ -247,22 +247,20 @@ pub fn write(to: &mut String, process: &Process, most: usize) -> std::fmt::Resul
 /// Scales the columns whose total is unknown as those of which they are a part: blocks in use are a part of the
 /// allocated ones, by the same samples. So no column exceeds the whole.
 fn scale_parts(columns: &mut [Column<'_>], process: &Process) {
-    let scale_of = |whole: Question| {
-        columns
-            .iter()
-            .find(|of| of.question == whole)
-            .map(|of| of.scale)
+    let of_whole = |whole: Question| {
+        let column = columns.iter().find(|of| of.question == whole);
+        column.map(|column| (column.scale, column.total))
     };
-    let (calls, allocated) = (scale_of(Question::Calls), scale_of(Question::Allocated));
+    let (calls, allocated) = (of_whole(Question::Calls), of_whole(Question::Allocated));
     for part in columns.iter_mut() {
         let whole = match part.question {
             Question::Temporary => calls,
             Question::AtPeak | Question::AtExit => allocated,
             _ => None,
         };
-        if let (Some(scale), None) = (whole, part.question.exact_total(process)) {
-            part.scale = scale;
-            part.total = part.sum as f64 * scale;
+        if let (Some((scale, total)), None) = (whole, part.question.exact_total(process)) {
+            part.scale = f64::min(scale, total / part.sum as f64);
+            part.total = part.sum as f64 * part.scale;
         }
     }
 }

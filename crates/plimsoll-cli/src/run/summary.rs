@@ -109,9 +109,9 @@ fn head(
         };
         writeln!(
             to,
-            "  allocated  {} in {} blocks{asked}; {}/s, {}/s; {}",
+            "  allocated  {} in {}{asked}; {}/s, {}/s; {}",
             bytes(numbers.malloc_bytes),
-            count(numbers.mallocs),
+            counted(numbers.mallocs, "block"),
             bytes((numbers.malloc_bytes as f64 / seconds) as u64),
             count((numbers.mallocs as f64 / seconds) as u64),
             numbers.freed(numbers.inherited.is_some()),
@@ -228,9 +228,9 @@ fn write_heap(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
     let Some([inherited_blocks, inherited_bytes]) = numbers.inherited else {
         return writeln!(
             to,
-            "  heap       {} in {} blocks at exit, peak {most}{by}{exact}",
+            "  heap       {} in {} at exit, peak {most}{by}{exact}",
             bytes(numbers.live_bytes()),
-            count(numbers.live_objects()),
+            counted(numbers.live_objects(), "block"),
         );
     };
     let word = |change: i64| if change < 0 { "less" } else { "more" };

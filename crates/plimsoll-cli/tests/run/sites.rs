@@ -76,9 +76,13 @@ static void *waits(void *_) {
 }
 int main() {
     pthread_t threads[2];
-    for (int i = 0; i < 2; i++) pthread_create(threads + i, 0, waits, 0);
     struct timespec pause = { 0, 1000000 };
-    for (int i = 0; i < 100; i++) { pthread_mutex_lock(&lock); nanosleep(&pause, 0); pthread_mutex_unlock(&lock); }
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < 2; i++) pthread_create(threads + i, 0, waits, 0);
+    /* By this value, glibc marks a lock for which a thread waits. */
+    while (__atomic_load_n(&lock.__data.__lock, __ATOMIC_ACQUIRE) != 2) nanosleep(&pause, 0);
+    nanosleep(&pause, 0);
+    pthread_mutex_unlock(&lock);
 #define WORK(n) block##n(); map##n();
     ALL(WORK)
     for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
