@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
-/// The environment variable with the path of the list of skips that are expected. CI sets it.
+/// The environment variable with the path of the list of skips that are expected.
 const EXPECTED: &str = "PLIMSOLL_EXPECTED_SKIPS";
 
 /// Prints the number of skipped tests and their reasons, past the capture of the test harness.
 #[test]
-fn skipped_tests_are_counted_and_in_ci_listed() {
+fn skipped_tests_are_counted() {
     let Some(file) = plimsoll_testkit::skips::file() else {
         return;
     };

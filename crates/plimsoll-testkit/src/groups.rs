@@ -142,7 +142,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn again() -> Command {
-    Command::new(std::env::current_exe().expect("the test binary has a path"))
+    let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
+    if let Some(file) = crate::skips::file() {
+        command.env(crate::skips::FILE, file);
+    }
+    command
 }
 
 /// Returns the selected tests by their top-level modules.

@@ -269,7 +269,7 @@ const INSIDE: [&str; 3] = ["--pid", "--fork", "--kill-child"];
 fn plimsolls_threads_are_known_in_a_namespace_with_the_outer_proc() {
     let is_allowed = Command::new("unshare").args(INSIDE).arg("true").output();
     if !is_allowed.is_ok_and(|output| output.status.success()) {
-        return eprintln!("skipped: no PID namespace can be made");
+        return plimsoll_testkit::skip!("no PID namespace can be made");
     }
     watch(2, true);
 }

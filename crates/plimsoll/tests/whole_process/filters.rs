@@ -327,7 +327,7 @@ fn states_of_tasks_are_not_exact_without_a_fence() {
         let after = task::metrics();
         assert_eq!((before.alive, after.alive), (100, 100));
         if !before.exact {
-            eprintln!("skipped: the kernel lacks membarrier");
+            plimsoll_testkit::skip!("the kernel lacks membarrier");
         }
         assert!(!after.exact);
         drop(tasks);
