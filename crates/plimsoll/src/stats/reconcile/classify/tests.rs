@@ -100,6 +100,7 @@ fn each_mapping_goes_to_its_owner_and_the_rest_is_unowned() {
 /// Calls of the program for a part of a block, after which the kernel lists several mappings.
 #[cfg(not(miri))]
 #[test]
+#[cfg_attr(plimsoll_sanitized, ignore = "sanitizers lock no memory")]
 fn a_block_is_found_whose_mapping_the_kernel_has_split() {
     use plimsoll_sys::os::smaps::{PrivateFiles, mappings};
 
