@@ -89,7 +89,7 @@ const PATIENCE: u64 = 1_000_000_000;
 
 /// Calls `list`, which lists the threads of the process, and returns its result with Plimsoll's threads: all that
 /// `list` can have found, since it is called again if a thread of Plimsoll began meanwhile. Waits for such threads, at
-/// most a second in all, and calls `list` at most [`LISTINGS`] times. Not for hooks.
+/// most a second in all, and calls `list` at most `LISTINGS` times. Not for hooks.
 pub fn beside<T>(mut list: impl FnMut() -> T) -> (T, Vec<i32>) {
     free_ended();
     let deadline = clock::now().saturating_add(PATIENCE);

@@ -221,7 +221,7 @@ pub(crate) fn is_over_c(probe: Option<usize>, is_of_c: impl Fn(usize) -> bool) -
 }
 
 /// Visits the sampled blocks that stay in the underlying allocator, with their samples: those above
-/// [`size_class::LARGEST`], and all in a preloaded library. Not for hooks.
+/// [`LARGEST`](crate::size_class::LARGEST), and all in a preloaded library. Not for hooks.
 pub(crate) fn for_each_inside(
     mut visit: impl FnMut(std::ops::Range<usize>, crate::sampler::Sample),
 ) {
