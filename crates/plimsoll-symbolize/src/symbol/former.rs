@@ -19,8 +19,9 @@ use super::{Mapping, resolve};
 /// The maximum number of unloaded objects that are kept; the first ones.
 const MAX_OBJECTS: usize = 1024;
 
-/// The first address to which recorded addresses move: above all memory of a process.
-const ELSEWHERE: usize = 1 << 56;
+/// The first address to which recorded addresses move: above all memory of a process of 64 bits, 1 << 56. Systems of 32 bits
+/// unload no objects.
+const ELSEWHERE: usize = (usize::MAX >> 8) + 1;
 
 /// The distance of objects there, a multiple of all sizes of pages.
 const DISTANCE: usize = 1 << 30;

@@ -32,7 +32,8 @@ static PLACES: [Entry; ENTRIES] = [const {
 
 /// Returns the entries of a place, in the order in which they are tried.
 fn entries(place: usize) -> impl Iterator<Item = &'static Entry> {
-    let first = place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - ENTRIES.ilog2());
+    let mixed = (place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let first = (mixed >> (u64::BITS - ENTRIES.ilog2())) as usize;
     (first..first + TRIES).map(|at| &PLACES[at % ENTRIES])
 }
 
