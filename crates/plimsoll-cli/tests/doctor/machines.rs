@@ -208,7 +208,7 @@ fn run_accepts_programs_for_this_machine_and_refuses_those_for_the_other() {
             );
             assert_eq!(run.status.code(), Some(0), "{errors}");
             assert!(
-                errors.contains("allocated  24 B in 1 blocks (2 B requested)"),
+                errors.contains("allocated  24 B in 1 block (2 B requested)"),
                 "{errors}"
             );
             continue;
