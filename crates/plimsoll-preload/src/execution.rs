@@ -276,7 +276,7 @@ macro_rules! spawns {
                 return libc::ENOSYS;
             };
             let wanted = WANTED.get().filter(|wanted| {
-                // SAFETY: the caller's environment is null, or a null-terminated list of C strings.
+                // SAFETY: by C's contract, the environment is null or a null-terminated list of C strings.
                 let needs_settings = || unsafe { !wanted.is_in(environment) };
                 wanted.follows_children
                     && preload::reports()

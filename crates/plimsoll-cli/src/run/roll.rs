@@ -1,5 +1,5 @@
-//! The roll of the processes of a run. Each process that loads the library has an entry, which states how far its report
-//! is. So processes without a report are known, and mostly the reason.
+//! The roll of the processes of a run. Each process that loads the library has an entry, which states the progress of its
+//! report. So processes without a report are known, and mostly the reason.
 //!
 //! The processes map the file, and may write anything to it.
 
@@ -41,7 +41,7 @@ pub fn create(directory: &Path, has_children: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// How far the report of a process is.
+/// The progress of a process's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Begun,

@@ -169,7 +169,8 @@ fn estimates_state_their_samples_and_their_error() {
     );
 }
 
-/// The values of each column sum to the exact count in the lines above the table.
+/// The values of each column sum to the exact count in the lines above the table. At least 30 blocks are sampled on average, or
+/// each of three: fewer than five, for which a column has no values, are with a probability below 1e-7.
 #[test]
 fn columns_sum_to_the_exact_counts() {
     let scene = Scene::new("sums");
@@ -203,7 +204,7 @@ fn columns_sum_to_the_exact_counts() {
             let (sum, exact) = (sum(column), exact as f64);
             let tolerance = exact * 0.02 + 200.0;
             assert!(
-                sum == 0.0 || (sum - exact).abs() < tolerance,
+                (sum - exact).abs() < tolerance,
                 "{column}: {sum} of {exact}: {text}"
             );
         }

@@ -185,8 +185,8 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     }
 }
 
-/// Whether this process is the one that reports. The system clears it in children, whose numbers may be that of their
-/// parent in another namespace, and which cannot ask for them under a filter.
+/// Whether this process is the one that reports. The system clears it in children: in another namespace, a child may
+/// have its parent's number, and a filter may forbid to ask for the number.
 static IS_REPORTER: Forgotten<AtomicU32> = Forgotten::new(AtomicU32::new(0));
 
 /// The end of Plimsoll's threads before a filter takes at most so long.

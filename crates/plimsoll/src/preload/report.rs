@@ -221,7 +221,7 @@ fn put(
     Ok(())
 }
 
-/// Writes a report without its profiles, because the limit on the size of files is below that of the whole one.
+/// Writes a report without its profiles, because the whole report exceeds the limit on the size of files.
 fn write_numbers(directory: &Path, ending: &str, without_profiles: &[&[u8]]) -> io::Result<()> {
     put(directory, ending, |mut file| {
         write_all(&mut file, without_profiles)

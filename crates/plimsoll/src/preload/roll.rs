@@ -1,4 +1,4 @@
-//! The roll of a run: a file that its processes map, in which each states how far its report is.
+//! The roll of a run: a file that its processes map, in which each states the progress of its report.
 //!
 //! A process that is killed, or that cannot reach the directory for reports, leaves no report. The command names it by its
 //! entry. An entry takes stores to mapped memory and no allocation, so it can be made in the child of a `vfork`, under a filter, in
@@ -39,11 +39,11 @@ struct Entry {
     name: [AtomicU64; NAME_BYTES / 8],
 }
 
-/// How far the report of a process is.
+/// The progress of a process's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum State {
-    /// The entry is of no process.
+    /// No process uses the entry.
     Void = 0,
     /// The process has begun.
     Begun = 1,
@@ -51,7 +51,7 @@ pub(super) enum State {
     Reported = 2,
     /// It could not write its report, for an error of the system.
     Failed = 3,
-    /// It is about to execute the program of that name. An error is that of the directory for reports.
+    /// It is about to execute the program of that name. An error concerns the directory for reports.
     Executes = 4,
     /// It inherits a system call filter and does not report.
     Filtered = 5,
@@ -224,7 +224,7 @@ fn trimmed(name: &[u8]) -> &[u8] {
     &name[..end.unwrap_or(name.len())]
 }
 
-/// Enters a program that this process, whose number is `process`, is about to execute. `error` is that of the directory
+/// Enters a program that this process, whose number is `process`, is about to execute. `error` concerns the directory
 /// for reports; 0 if the program can see it.
 pub(super) fn executes(process: u32, name: &[u8], error: i32) {
     if EXECUTED.load(Ordering::Relaxed) == 0 {

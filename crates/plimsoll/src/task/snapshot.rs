@@ -76,14 +76,14 @@ loom::lazy_static! {
 /// The number of records for tasks that are created while the cut begins, above those that exist.
 const SLACK: usize = 1 << 16;
 
-/// How the tasks of a cut belong together.
+/// The instant of a cut's tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Instant {
     /// They are of one instant.
     One,
     /// They may be of several: the kernel refuses the fence in all threads, as under a system call filter.
     Several,
-    /// There is no cut, for lack of memory.
+    /// The cut was not made: out of memory.
     NoMemory,
 }
 

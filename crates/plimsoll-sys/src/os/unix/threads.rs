@@ -30,8 +30,8 @@ const OF_OTHERS: [i32; 6] = [
     libc::SIGTRAP,
 ];
 
-/// Creates a thread with a stack of `stack` bytes that calls `start` with an argument. It blocks all signals but that of
-/// system call filters: the program may wait for them in a thread of its choice.
+/// Creates a thread with a stack of `stack` bytes that calls `start` with an argument. It blocks all signals but SIGSYS,
+/// which system call filters raise: the program may wait for signals in a thread of its choice.
 ///
 /// # Errors
 /// The system's error: too many threads, or out of memory. Or the call that a system call filter forbids: the thread

@@ -59,7 +59,7 @@ pub(crate) fn slack(size: u64) -> u64 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) range: Range<usize>,
-    /// Whether it is a block with a mapping of its own; otherwise a part of an arena.
+    /// Whether it is a block that the C library mapped separately; otherwise a part of an arena.
     pub(super) is_block: bool,
 }
 

@@ -257,7 +257,7 @@ pub(super) fn tick(carried: u64) -> Option<Tick> {
     }
     let is_second =
         || OWN.get() != carried && own().is_some_and(|(own, turn)| own.belongs_to(me, turn));
-    // A timer may have been made before the number became that of a thread of Plimsoll.
+    // The timer may be older than the thread's registration as one of Plimsoll's.
     if is_second() || internal_thread::is_own(me) {
         entry.release(turn);
         return None;
