@@ -149,19 +149,19 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Formats a value of the profile.
-    fn format(&self, value: i64) -> String {
-        match (self.is_too_weak(), value) {
-            (true, _) => "?".to_owned(),
-            (_, ..=0) => "-".to_owned(),
-            _ => self.question.unit()((value as f64 * self.scale).round() as u64),
+    /// Formats a value of the table.
+    fn format(&self, value: f64) -> String {
+        match self.is_too_weak() {
+            true => "?".to_owned(),
+            false if value < 1.0 => "-".to_owned(),
+            false => self.question.unit()(value.round() as u64),
         }
     }
 
     /// Formats the part of the total that belongs to none of the given values.
-    fn format_rest(&self, values: i64) -> Option<String> {
-        let rest = (self.total - values as f64 * self.scale).round();
-        (rest >= 1.0 && !self.is_too_weak()).then(|| self.question.unit()(rest as u64))
+    fn format_rest(&self, values: f64) -> Option<String> {
+        let rest = (self.total - values).round();
+        (rest >= 1.0 && !self.is_too_weak()).then(|| self.format(rest))
     }
 }
 
@@ -221,16 +221,17 @@ pub fn write(to: &mut String, process: &Process, most: usize) -> std::fmt::Resul
             "95 % confidence",
         )?;
     }
-    let mut named = vec![0_i64; columns.len()];
+    let mut named = vec![0.0; columns.len()];
     for (row, positions) in rows.iter().zip(&positions) {
-        let cells = columns.iter().zip(&row.values);
+        let values = scaled(&columns, row);
+        let cells = columns.iter().zip(&values);
         write_row(
             to,
             cells.map(|(column, &value)| column.format(value)),
             &text(row.site, positions),
         )?;
-        for (named, value) in named.iter_mut().zip(&row.values) {
-            *named = named.saturating_add((*value).max(0));
+        for (named, value) in named.iter_mut().zip(values) {
+            *named += value;
         }
     }
     let others = columns.iter().zip(named);
@@ -263,6 +264,29 @@ fn scale_parts(columns: &mut [Column<'_>], process: &Process) {
             part.total = part.sum as f64 * part.scale;
         }
     }
+}
+
+/// Returns the values of a row. None exceeds the one of which it is a part: the columns have different errors.
+fn scaled(columns: &[Column<'_>], row: &Row<'_>) -> Vec<f64> {
+    let value = |(at, column): (usize, &Column<'_>)| row.values[at].max(0) as f64 * column.scale;
+    let values: Vec<f64> = columns.iter().enumerate().map(value).collect();
+    let value_of = |question: Question| {
+        let at = columns
+            .iter()
+            .position(|column| column.question == question && !column.is_too_weak());
+        at.map_or(f64::INFINITY, |at| values[at])
+    };
+    let (allocated, calls) = (value_of(Question::Allocated), value_of(Question::Calls));
+    let most = |question| match question {
+        Question::AtPeak | Question::AtExit => allocated,
+        Question::Temporary => calls,
+        _ => f64::INFINITY,
+    };
+    let questions = columns.iter().map(|column| column.question);
+    questions
+        .zip(&values)
+        .map(|(question, &value)| f64::min(value, most(question)))
+        .collect()
 }
 
 fn write_title(to: &mut String, columns: &[Column<'_>]) -> std::fmt::Result {

@@ -188,6 +188,17 @@ fn columns_sum_to_the_exact_counts() {
                 .unwrap(),
         );
         let report = &reports[0];
+        for row in rows(&text) {
+            let parts = [
+                ("at peak", "allocated"),
+                ("at exit", "allocated"),
+                ("temporary", "calls"),
+            ];
+            let is_site = !row.site.starts_with("(others");
+            for (part, whole) in parts.into_iter().filter(|_| is_site) {
+                assert!(row.number(part) <= row.number(whole), "{part}: {text}");
+            }
+        }
         let sum = |column| {
             rows(&text)
                 .iter()
