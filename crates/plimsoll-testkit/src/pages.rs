@@ -1,6 +1,7 @@
 //! Checks of the page figures that apply to every allocator.
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -49,21 +50,27 @@ pub fn churn(seed: u64, stop: &AtomicBool) -> u64 {
     rounds
 }
 
-/// Reads the statistics while four threads allocate. Checks the general relations of each reading,
-/// and passes it to `look`. Returns the number of readings, and of those with slack.
-pub fn read_under_load(readings: usize, mut look: impl FnMut(&MemStats)) -> (usize, usize) {
+/// Reads the statistics while four threads allocate, at least `at_least` times and until the committed
+/// bytes of the allocator's pages had `values` different values. Checks the general relations of each
+/// reading. Returns the number of readings, and of those with slack.
+///
+/// Panics if so many values do not come within a million readings.
+pub fn read_under_load(at_least: usize, values: usize) -> (usize, usize) {
     let stop = AtomicBool::new(false);
-    let mut with_slack = 0;
+    let (mut readings, mut with_slack) = (0, 0);
+    let mut committed = BTreeSet::new();
     std::thread::scope(|scope| {
         let until = Until(&stop);
         let threads = [0, 1, 2, 3].map(|seed| {
             let stop = &stop;
             scope.spawn(move || churn(seed, stop))
         });
-        for _ in 0..readings {
+        while readings < at_least || committed.len() < values {
+            assert!(readings < 1_000_000, "{committed:?}");
+            readings += 1;
             let stats = mem_stats();
             assert_relations(&stats);
-            look(&stats);
+            committed.insert(stats.pages.committed.bytes);
             with_slack += usize::from(stats.heap_slack > 0);
         }
         drop(until);

@@ -364,13 +364,7 @@ fn pages_are_absent_if_jemalloc_has_other_hooks() {
 #[test]
 fn relations_hold_in_every_reading_under_load() {
     tested("relations_hold_in_every_reading_under_load", || {
-        let mut committed = Vec::with_capacity(5000);
-        let (readings, with_slack) = pages::read_under_load(5000, |stats| {
-            committed.push(stats.pages.committed.bytes);
-        });
-        committed.sort_unstable();
-        committed.dedup();
-        assert!(committed.len() > 10, "the child wrote a report");
+        let (readings, with_slack) = pages::read_under_load(5000, 10);
         assert!(
             with_slack * 100 <= readings,
             "{with_slack} of {readings} readings with slack"

@@ -90,7 +90,7 @@ fn counted_bytes_above_the_allocators_figure_are_slack() {
 #[test]
 fn relations_hold_in_every_reading_under_load() {
     tested("relations_hold_in_every_reading_under_load", || {
-        let (readings, with_slack) = pages::read_under_load(2000, |_| ());
+        let (readings, with_slack) = pages::read_under_load(2000, 1);
         eprintln!("{with_slack} of {readings} readings with slack");
     });
 }

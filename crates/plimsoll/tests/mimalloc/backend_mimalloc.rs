@@ -328,13 +328,7 @@ fn pages_are_absent_if_mimalloc_has_other_arenas() {
 #[test]
 fn relations_hold_in_every_reading_under_load() {
     tested("relations_hold_in_every_reading_under_load", || {
-        let mut committed = Vec::with_capacity(5000);
-        let (readings, with_slack) = pages::read_under_load(5000, |stats| {
-            committed.push(stats.pages.committed.bytes);
-        });
-        committed.sort_unstable();
-        committed.dedup();
-        assert!(committed.len() > 10, "the child wrote a report");
+        let (readings, with_slack) = pages::read_under_load(5000, 10);
         eprintln!("{with_slack} of {readings} readings with slack");
         assert!(with_slack * 100 <= readings);
     });
