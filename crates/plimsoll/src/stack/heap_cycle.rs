@@ -25,7 +25,8 @@
 //! # Why no bucket ever shows more frees than allocations
 //! Slots are shown in the order of their cycles, and a free never counts to an earlier cycle than
 //! its allocation. `C` does not fall. A sweep may free an object that was allocated after the mark
-//! termination, such as an object of a finalizer. Such a free counts to the slot of the allocation.
+//! termination, such as an object of a finalizer. Plimsoll counts that free in the
+//! allocation's slot.
 //! For this purpose, each sampled block stores the cycle in which it was counted.
 
 use plimsoll_sys::primitives::{AtomicU64, Ordering};

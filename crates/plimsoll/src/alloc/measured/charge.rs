@@ -180,8 +180,8 @@ impl Totals {
 /// charged.
 pub(super) struct Charge {
     first: *const Totals,
-    /// The first account to which each operation is added. Those inside it are deferred: they hold no
-    /// operation of the measurement yet.
+    /// The first account to which each operation is added. Inner accounts are updated when the poll
+    /// ends.
     at_once: Cell<*const Totals>,
     end: *const Totals,
     /// Whether an operation passed a limit.

@@ -9,9 +9,9 @@
 //! old * (now - last release) + new * now - sum of the beginnings of the new
 //! ```
 //!
-//! and makes all of them old. A waiter that leaves is old if it began before the last release. It
-//! has then been paid for from its start until that release. The sum of the debts therefore equals
-//! the sum of the payments, to the nanosecond.
+//! and makes all of them old. A waiter that leaves is old if it began before the last release. Its
+//! wait up to that release is already charged. The sum of the debts therefore equals the sum of the
+//! payments, to the nanosecond.
 //!
 //! The account has a lock, which is taken only if there are waiters, and held for a few
 //! instructions. The primitives that use it also take a lock whenever there are waiters. This code
