@@ -15,7 +15,7 @@ pub(crate) enum WaitKind {
     Barrier = 7,
     Channel = 8,
     Semaphore = 9,
-    WaitGroup = 10,
+    // 10 is unused: it was a wait for a group of threads.
     /// A task's wait for a notification.
     Notify = 11,
     /// A task's wait for a lock that it gave up, from the last release that was charged for it.
@@ -44,7 +44,6 @@ impl WaitKind {
             7 => Self::Barrier,
             8 => Self::Channel,
             9 => Self::Semaphore,
-            10 => Self::WaitGroup,
             11 => Self::Notify,
             12 => Self::GivenUp,
             _ => Self::Other,
@@ -64,7 +63,6 @@ impl WaitKind {
             Self::Barrier => "barrier",
             Self::Channel => "channel",
             Self::Semaphore => "semaphore",
-            Self::WaitGroup => "wait group",
             Self::Notify => "notify",
             Self::GivenUp => "given up",
         }
@@ -88,7 +86,6 @@ mod tests {
             WaitKind::Barrier,
             WaitKind::Channel,
             WaitKind::Semaphore,
-            WaitKind::WaitGroup,
             WaitKind::Notify,
             WaitKind::GivenUp,
         ] {

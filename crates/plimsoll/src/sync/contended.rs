@@ -217,12 +217,6 @@ pub(super) fn stamp(key: usize) {
     let _none = contention::release_key(key);
 }
 
-/// Uses an internal lock of a primitive, whose waits are not recorded.
-pub(super) fn unseen<R>(operation: impl FnOnce() -> R) -> R {
-    let _suspended = contention::suspend();
-    operation()
-}
-
 /// Calls `call`, which waits for the thread that `holder` names, until it calls [`Started::run`]
 /// itself, or another thread that did so has finished.
 #[cold]
@@ -284,7 +278,7 @@ impl Drop for Doing<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::sync::{Condvar, Mutex, RwLock, Semaphore, mpsc};
+    use crate::sync::{Condvar, Mutex, RwLock, mpsc};
     use crate::{contention, recording};
 
     /// A waiter in another test may by chance have the same home, but not every time.
@@ -307,7 +301,6 @@ mod tests {
         reads_no_clock(|| RwLock::new(0), |lock| *lock.write().unwrap() += 1);
         reads_no_clock(|| RwLock::new(0), |lock| drop(lock.read().unwrap()));
         reads_no_clock(Condvar::new, Condvar::notify_all);
-        reads_no_clock(|| Semaphore::new(1), |semaphore| drop(semaphore.acquire()));
         reads_no_clock(mpsc::channel, |(sender, receiver)| {
             sender.send(1).unwrap();
             receiver.recv().unwrap();

@@ -1,6 +1,5 @@
 //! Locks, conditions and channels with the interface of the standard library, which report their
-//! waits and releases to the profiles `block` and `mutex`; and two primitives that the standard
-//! library lacks.
+//! waits and releases to the profiles `block` and `mutex`.
 //!
 //! ```
 //! use plimsoll::sync::Mutex;      // was: std::sync::Mutex
@@ -30,9 +29,9 @@
 //!   wake-up latency.
 //! * A release of a lock is charged, for all waiters, the time that was not charged before. The sum
 //!   of the charges equals the sum of the waits for locks.
-//! * Waits for [`Condvar`], [`Barrier`], [`Once`], [`mpsc`], [`Semaphore`] and [`WaitGroup`] are
-//!   charged to no thread. A [`Condvar::wait`] releases the mutex, and is charged for the waiters
-//!   of the mutex. Its own wait for the mutex afterwards is part of the wait.
+//! * Waits for [`Condvar`], [`Barrier`], [`Once`] and [`mpsc`] are charged to no thread. A
+//!   [`Condvar::wait`] releases the mutex, and is charged for the waiters of the mutex. Its own wait
+//!   for the mutex afterwards is part of the wait.
 //!
 //! # Costs
 //! While nothing is recorded and no report of deadlocks was requested, taking a lock reads one byte
@@ -58,10 +57,8 @@ pub mod mpsc;
 mod mutex;
 mod once;
 mod rwlock;
-mod semaphore;
 #[cfg(feature = "tokio")]
 pub mod tokio;
-mod wait_group;
 
 pub use std::sync::{
     Arc, LazyLock, LockResult, OnceLock, OnceState, PoisonError, TryLockError, TryLockResult, Weak,
@@ -73,5 +70,3 @@ pub use condvar::{Condvar, WaitTimeoutResult};
 pub use mutex::{Mutex, MutexGuard};
 pub use once::Once;
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use semaphore::{Semaphore, SemaphorePermit};
-pub use wait_group::WaitGroup;

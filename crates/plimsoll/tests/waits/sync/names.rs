@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use plimsoll::sync::{Condvar, Mutex, RwLock, Semaphore};
+use plimsoll::sync::{Condvar, Mutex, RwLock};
 
 use crate::sync::scene::{Recording, blocked, has};
 use plimsoll_testkit::pprof::{Profile, Sample};
@@ -40,7 +40,6 @@ fn waits_and_releases_have_the_name() {
         Mutex::new(()),
     ];
     let table = RwLock::named("table", ());
-    let permits = Semaphore::named("permits", 0);
     let (ready, lock) = (Condvar::named("ready"), Mutex::new(()));
     let is_ready = AtomicBool::new(false);
     for mutex in &in_use {
@@ -61,10 +60,6 @@ fn waits_and_releases_have_the_name() {
         || gives_up_what_has_a_name(|| drop(held)),
     );
     blocked(
-        || waits_for_what_has_a_name(&|| drop(permits.acquire())),
-        || permits.add_permits(4),
-    );
-    blocked(
         || {
             waits_for_what_has_a_name(&|| {
                 let guard = lock.lock().unwrap();
@@ -77,14 +72,7 @@ fn waits_and_releases_have_the_name() {
         },
     );
     let waited = names("block", "waits_for_what_has_a_name");
-    let expected = [
-        "",
-        "a \"quoted\"\nname",
-        "accounts",
-        "permits",
-        "ready",
-        "table",
-    ];
+    let expected = ["", "a \"quoted\"\nname", "accounts", "ready", "table"];
     assert_eq!(waited, expected);
     let blamed = names("mutex", "gives_up_what_has_a_name");
     assert_eq!(blamed, ["", "a \"quoted\"\nname", "accounts", "table"]);

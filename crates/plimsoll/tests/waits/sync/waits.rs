@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use plimsoll::sync::{Barrier, Condvar, Mutex, Once, Semaphore, WaitGroup, mpsc};
+use plimsoll::sync::{Barrier, Condvar, Mutex, Once, mpsc};
 
 use crate::sync::scene::{HELD, Recording, WAITERS, blocked, blocked_by_each, recorded};
 
@@ -176,56 +176,6 @@ fn a_wait_whose_time_is_up_is_as_long_as_that() {
         "channel",
         "plimsoll::sync::mpsc::Receiver",
         "recv_timeout"
-    );
-}
-
-#[inline(never)]
-fn waits_for_a_permit(semaphore: &Semaphore) {
-    drop(black_box(semaphore.acquire()));
-}
-
-#[test]
-fn a_permit_is_waited_for() {
-    let _recording = Recording::all();
-    let semaphore = Semaphore::new(0);
-    let wall = blocked(
-        || waits_for_a_permit(&semaphore),
-        || semaphore.add_permits(WAITERS),
-    );
-    waited!(
-        waits_for_a_permit,
-        WAITERS,
-        wall,
-        "semaphore",
-        "plimsoll::sync::semaphore::Semaphore",
-        "acquire"
-    );
-}
-
-#[inline(never)]
-fn waits_for_the_group(group: WaitGroup) {
-    group.wait();
-    black_box(());
-}
-
-#[test]
-fn a_group_is_waited_for_until_its_last_member_is_done() {
-    let _recording = Recording::all();
-    let group = WaitGroup::new();
-    let last = group.clone();
-    let group = Mutex::new(Some(group));
-    let wall = blocked_by_each(
-        1,
-        |_| waits_for_the_group(group.lock().unwrap().take().unwrap()),
-        || drop(last),
-    );
-    waited!(
-        waits_for_the_group,
-        1,
-        wall,
-        "wait group",
-        "plimsoll::sync::wait_group::WaitGroup",
-        "wait"
     );
 }
 
