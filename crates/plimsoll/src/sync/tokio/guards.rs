@@ -1,20 +1,10 @@
 //! The common implementation of all guards.
 
 /// Implements a guard around a [`Held`](super::permits::Held): access to the protected data, and
-/// the release of its share of the lock. Usage: `guard!({generics} type => target, lock)`, with
-/// `mut` at the end if the data may be written.
+/// the release of its share of the lock. Usage: `guard!({generics} type)`, with `mut` at the end if
+/// the data, a `T`, may be written.
 macro_rules! guard {
-    ({$($generics:tt)*} $guard:ty => $target:ty, $lock:ty) => {
-        impl<$($generics)*> $guard {
-            /// Returns the lock; the share of the guard passes to the caller.
-            #[inline]
-            fn into_lock(this: Self) -> $lock {
-                let this = std::mem::ManuallyDrop::new(this);
-                // SAFETY: `this` is neither used again nor dropped, so `held` is not duplicated.
-                unsafe { std::ptr::read(&this.held) }.into_lock()
-            }
-        }
-
+    ({$($generics:tt)*} $guard:ty) => {
         impl<$($generics)*> Drop for $guard {
             #[inline]
             fn drop(&mut self) {
@@ -23,10 +13,10 @@ macro_rules! guard {
         }
 
         impl<$($generics)*> std::ops::Deref for $guard {
-            type Target = $target;
+            type Target = T;
 
             #[inline]
-            fn deref(&self) -> &$target {
+            fn deref(&self) -> &T {
                 // SAFETY: the owner of a share of the lock may read the data. The guard keeps the
                 // share, and so the data, for the life of the reference.
                 unsafe { self.held.data().as_ref() }
@@ -35,7 +25,7 @@ macro_rules! guard {
 
         impl<$($generics)*> std::fmt::Debug for $guard
         where
-            $target: std::fmt::Debug,
+            T: std::fmt::Debug,
         {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 (**self).fmt(f)
@@ -44,19 +34,19 @@ macro_rules! guard {
 
         impl<$($generics)*> std::fmt::Display for $guard
         where
-            $target: std::fmt::Display,
+            T: std::fmt::Display,
         {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 (**self).fmt(f)
             }
         }
     };
-    ({$($generics:tt)*} $guard:ty => $target:ty, $lock:ty, mut) => {
-        guard!({$($generics)*} $guard => $target, $lock);
+    ({$($generics:tt)*} $guard:ty, mut) => {
+        guard!({$($generics)*} $guard);
 
         impl<$($generics)*> std::ops::DerefMut for $guard {
             #[inline]
-            fn deref_mut(&mut self) -> &mut $target {
+            fn deref_mut(&mut self) -> &mut T {
                 // SAFETY: the guard owns all of the lock, so no other thread reads or writes the
                 // data.
                 unsafe { self.held.data().as_mut() }

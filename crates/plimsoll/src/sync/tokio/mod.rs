@@ -17,11 +17,24 @@
 //! report it. Threads that wait because no task can continue are in the profile as idle ones.
 //!
 //! Each type wraps tokio's: it is as fair, has the same errors, takes part in tokio's cooperative
-//! scheduling, and works with any executor. The methods are the same, with the same signatures, so
-//! only the path has to change. Items that need no wrapper ([`watch`], [`broadcast`], [`OnceCell`]
-//! and so on) are tokio's own. One of tokio's methods is missing, `mpsc::Sender::send_timeout`:
-//! [`Sender`](mpsc::Sender) documents a replacement. Types of other crates that are made from
-//! tokio's, such as `ReceiverStream`, cannot be made from these.
+//! scheduling, and works with any executor. The methods have the same signatures, so only the path
+//! has to change, unless a program uses an item without counterpart. Items that need no wrapper
+//! ([`watch`], [`broadcast`], [`OnceCell`] and so on) are tokio's own. Types of other crates that
+//! are made from tokio's, such as `ReceiverStream`, cannot be made from these.
+//!
+//! # Without counterpart
+//! These types and methods are missing. Where a program needs one, its lock stays tokio's own:
+//!
+//! * The guards of a part of the data that can be written: [`MappedMutexGuard`],
+//!   [`OwnedMappedMutexGuard`], [`RwLockMappedWriteGuard`] and [`OwnedRwLockMappedWriteGuard`]; and
+//!   the methods that return them, `map`, `try_map` and `into_mapped` of the other guards. A
+//!   [`RwLockReadGuard`] has `map` and `try_map`.
+//! * The guards that own their [`RwLock`]: [`OwnedRwLockReadGuard`] and [`OwnedRwLockWriteGuard`];
+//!   and `read_owned`, `write_owned`, `try_read_owned` and `try_write_owned`. An
+//!   [`OwnedMutexGuard`] owns its [`Mutex`].
+//! * `RwLockWriteGuard::downgrade_map` and `try_downgrade_map`. Call
+//!   [`downgrade`](RwLockWriteGuard::downgrade), and then [`map`](RwLockReadGuard::map).
+//! * `mpsc::Sender::send_timeout`: [`Sender`](mpsc::Sender) documents a replacement.
 //!
 //! # Accounting
 //! * A task has waited from its first failed attempt until the last release of the lock before it
@@ -45,6 +58,12 @@
 //! [`watch`]: tokio::sync::watch
 //! [`broadcast`]: tokio::sync::broadcast
 //! [`OnceCell`]: tokio::sync::OnceCell
+//! [`MappedMutexGuard`]: tokio::sync::MappedMutexGuard
+//! [`OwnedMappedMutexGuard`]: tokio::sync::OwnedMappedMutexGuard
+//! [`RwLockMappedWriteGuard`]: tokio::sync::RwLockMappedWriteGuard
+//! [`OwnedRwLockMappedWriteGuard`]: tokio::sync::OwnedRwLockMappedWriteGuard
+//! [`OwnedRwLockReadGuard`]: tokio::sync::OwnedRwLockReadGuard
+//! [`OwnedRwLockWriteGuard`]: tokio::sync::OwnedRwLockWriteGuard
 
 mod guards;
 pub mod mpsc;
@@ -61,12 +80,9 @@ pub use tokio::sync::{
     TryAcquireError, TryLockError, broadcast, watch,
 };
 
-pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, OwnedMappedMutexGuard, OwnedMutexGuard};
+pub use mutex::{Mutex, MutexGuard, OwnedMutexGuard};
 pub use notify::Notify;
-pub use rwlock::{
-    OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock,
-    RwLockMappedWriteGuard, RwLockReadGuard, RwLockWriteGuard,
-};
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 /// The named future types.

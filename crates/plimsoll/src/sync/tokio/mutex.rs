@@ -2,7 +2,6 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -32,24 +31,6 @@ pub struct OwnedMutexGuard<T: ?Sized> {
     held: Held<Arc<Mutex<T>>, All, T>,
 }
 
-/// Counterpart of [`tokio::sync::MappedMutexGuard`].
-#[must_use = "if unused the Mutex will immediately unlock"]
-#[clippy::has_significant_drop]
-pub struct MappedMutexGuard<'a, T: ?Sized> {
-    held: Held<&'a Permits, All, T>,
-    /// The guard borrows the data mutably.
-    _data: PhantomData<&'a mut T>,
-}
-
-/// Counterpart of [`tokio::sync::OwnedMappedMutexGuard`].
-#[must_use = "if unused the Mutex will immediately unlock"]
-#[clippy::has_significant_drop]
-pub struct OwnedMappedMutexGuard<T: ?Sized, U: ?Sized = T> {
-    held: Held<Arc<Mutex<T>>, All, U>,
-    /// The guard grants mutable access to the data.
-    _data: PhantomData<*mut U>,
-}
-
 // SAFETY: only the owner of the lock uses the data, so one thread at a time does. It may be a
 // different thread than the one that created or drops the data, so `T` is `Send`.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
@@ -70,25 +51,9 @@ unsafe impl<T: ?Sized + Send> Send for OwnedMutexGuard<T> {}
 // SAFETY: sharing the guard shares the data; `T` is `Send` for the mutex, which its owner can
 // reach.
 unsafe impl<T: ?Sized + Send + Sync> Sync for OwnedMutexGuard<T> {}
-// SAFETY: sending the guard sends the data. Its owner cannot reach the mutex.
-unsafe impl<T: ?Sized + Send> Send for MappedMutexGuard<'_, T> {}
-// SAFETY: sharing the guard shares the data. Its owner cannot reach the mutex.
-unsafe impl<T: ?Sized + Sync> Sync for MappedMutexGuard<'_, T> {}
-// SAFETY: sending the guard sends its part of the data, and the mutex, which requires that `T` is
-// `Send`.
-unsafe impl<T: ?Sized + Send, U: ?Sized + Send> Send for OwnedMappedMutexGuard<T, U> {}
-// SAFETY: sharing the guard shares its part of the data, and the mutex, as for `OwnedMutexGuard`.
-unsafe impl<T, U> Sync for OwnedMappedMutexGuard<T, U>
-where
-    T: ?Sized + Send + Sync,
-    U: ?Sized + Send + Sync,
-{
-}
 
-guard!({'a, T: ?Sized} MutexGuard<'a, T> => T, &'a Mutex<T>, mut);
-guard!({T: ?Sized} OwnedMutexGuard<T> => T, Arc<Mutex<T>>, mut);
-guard!({'a, T: ?Sized} MappedMutexGuard<'a, T> => T, &'a Permits, mut);
-guard!({T: ?Sized, U: ?Sized} OwnedMappedMutexGuard<T, U> => U, Arc<Mutex<T>>, mut);
+guard!({'a, T: ?Sized} MutexGuard<'a, T>, mut);
+guard!({T: ?Sized} OwnedMutexGuard<T>, mut);
 
 impl<T: ?Sized> Lock for &Mutex<T> {
     #[inline]
@@ -249,33 +214,6 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// Behaves like [`tokio::sync::MutexGuard::map`].
-    #[inline]
-    pub fn map<U, F>(mut this: Self, f: F) -> MappedMutexGuard<'a, U>
-    where
-        U: ?Sized,
-        F: FnOnce(&mut T) -> &mut U,
-    {
-        let data = f(&mut this).into();
-        MappedMutexGuard::new(&Self::into_lock(this).permits, data)
-    }
-
-    /// Behaves like [`tokio::sync::MutexGuard::try_map`].
-    ///
-    /// # Errors
-    /// Returns the guard unchanged if `f` returns `None`.
-    #[inline]
-    pub fn try_map<U, F>(mut this: Self, f: F) -> Result<MappedMutexGuard<'a, U>, Self>
-    where
-        U: ?Sized,
-        F: FnOnce(&mut T) -> Option<&mut U>,
-    {
-        match f(&mut this).map(NonNull::from) {
-            Some(data) => Ok(MappedMutexGuard::new(&Self::into_lock(this).permits, data)),
-            None => Err(this),
-        }
-    }
-
     /// Behaves like [`tokio::sync::MutexGuard::mutex`].
     #[inline]
     pub fn mutex(this: &Self) -> &'a Mutex<T> {
@@ -284,112 +222,9 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
 }
 
 impl<T: ?Sized> OwnedMutexGuard<T> {
-    /// Behaves like [`tokio::sync::OwnedMutexGuard::map`].
-    #[inline]
-    pub fn map<U, F>(mut this: Self, f: F) -> OwnedMappedMutexGuard<T, U>
-    where
-        U: ?Sized,
-        F: FnOnce(&mut T) -> &mut U,
-    {
-        let data = f(&mut this).into();
-        OwnedMappedMutexGuard::new(Self::into_lock(this), data)
-    }
-
-    /// Behaves like [`tokio::sync::OwnedMutexGuard::try_map`].
-    ///
-    /// # Errors
-    /// Returns the guard unchanged if `f` returns `None`.
-    #[inline]
-    pub fn try_map<U, F>(mut this: Self, f: F) -> Result<OwnedMappedMutexGuard<T, U>, Self>
-    where
-        U: ?Sized,
-        F: FnOnce(&mut T) -> Option<&mut U>,
-    {
-        match f(&mut this).map(NonNull::from) {
-            Some(data) => Ok(OwnedMappedMutexGuard::new(Self::into_lock(this), data)),
-            None => Err(this),
-        }
-    }
-
     /// Behaves like [`tokio::sync::OwnedMutexGuard::mutex`].
     #[inline]
     pub fn mutex(this: &Self) -> &Arc<Mutex<T>> {
         this.held.lock()
-    }
-}
-
-impl<'a, T: ?Sized> MappedMutexGuard<'a, T> {
-    /// Creates a guard. The caller must have locked the mutex that contains `data`.
-    #[inline]
-    fn new(permits: &'a Permits, data: NonNull<T>) -> Self {
-        Self {
-            held: Held::new(permits, data),
-            _data: PhantomData,
-        }
-    }
-
-    /// Behaves like [`tokio::sync::MappedMutexGuard::map`].
-    #[inline]
-    pub fn map<U, F>(mut this: Self, f: F) -> MappedMutexGuard<'a, U>
-    where
-        U: ?Sized,
-        F: FnOnce(&mut T) -> &mut U,
-    {
-        let data = f(&mut this).into();
-        MappedMutexGuard::new(Self::into_lock(this), data)
-    }
-
-    /// Behaves like [`tokio::sync::MappedMutexGuard::try_map`].
-    ///
-    /// # Errors
-    /// Returns the guard unchanged if `f` returns `None`.
-    #[inline]
-    pub fn try_map<U, F>(mut this: Self, f: F) -> Result<MappedMutexGuard<'a, U>, Self>
-    where
-        U: ?Sized,
-        F: FnOnce(&mut T) -> Option<&mut U>,
-    {
-        match f(&mut this).map(NonNull::from) {
-            Some(data) => Ok(MappedMutexGuard::new(Self::into_lock(this), data)),
-            None => Err(this),
-        }
-    }
-}
-
-impl<T: ?Sized, U: ?Sized> OwnedMappedMutexGuard<T, U> {
-    /// Creates a guard. The caller must have locked the mutex that contains `data`.
-    #[inline]
-    fn new(mutex: Arc<Mutex<T>>, data: NonNull<U>) -> Self {
-        Self {
-            held: Held::new(mutex, data),
-            _data: PhantomData,
-        }
-    }
-
-    /// Behaves like [`tokio::sync::OwnedMappedMutexGuard::map`].
-    #[inline]
-    pub fn map<S, F>(mut this: Self, f: F) -> OwnedMappedMutexGuard<T, S>
-    where
-        S: ?Sized,
-        F: FnOnce(&mut U) -> &mut S,
-    {
-        let data = f(&mut this).into();
-        OwnedMappedMutexGuard::new(Self::into_lock(this), data)
-    }
-
-    /// Behaves like [`tokio::sync::OwnedMappedMutexGuard::try_map`].
-    ///
-    /// # Errors
-    /// Returns the guard unchanged if `f` returns `None`.
-    #[inline]
-    pub fn try_map<S, F>(mut this: Self, f: F) -> Result<OwnedMappedMutexGuard<T, S>, Self>
-    where
-        S: ?Sized,
-        F: FnOnce(&mut U) -> Option<&mut S>,
-    {
-        match f(&mut this).map(NonNull::from) {
-            Some(data) => Ok(OwnedMappedMutexGuard::new(Self::into_lock(this), data)),
-            None => Err(this),
-        }
     }
 }

@@ -99,9 +99,8 @@ impl Permits {
 
     /// Returns all permits but one; the caller must own all of them.
     #[inline]
-    pub(super) fn downgraded(&self) -> &Self {
+    pub(super) fn downgrade(&self) {
         self.add(self.all - 1);
-        self
     }
 
     #[inline]
@@ -177,7 +176,7 @@ impl Share for All {
     }
 }
 
-/// A handle of a lock: a reference, or an `Arc`.
+/// A handle of a lock: a reference to it or to its permits, or an `Arc`.
 pub(super) trait Lock {
     fn permits(&self) -> &Permits;
 }
@@ -222,11 +221,5 @@ impl<L: Lock, S: Share, T: ?Sized> Held<L, S, T> {
     #[inline]
     pub(super) fn give_up(&self) {
         self.lock.permits().give_up::<S>();
-    }
-
-    /// Returns the lock; the share passes to the caller.
-    #[inline]
-    pub(super) fn into_lock(self) -> L {
-        self.lock
     }
 }

@@ -5,10 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use plimsoll::sync::tokio::{Mutex, RwLock};
-use plimsoll::sync::tokio::{
-    MutexGuard, OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLockReadGuard,
-    RwLockWriteGuard,
-};
+use plimsoll::sync::tokio::{OwnedMutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::tokio_sync::scene::{HELD, Recording, WAITERS, blocked};
 use crate::tokio_sync::tasks::{on_each_runtime, recorded, waiting};
@@ -67,19 +64,9 @@ blames!(
     unlocking_an_owned_mutex_is_charged: "mutex",
     OWNED.clone().lock_owned(),
     waits_to_own_a_mutex OWNED.clone().lock_owned(),
-    unlocks_an_owned_mutex |guard| drop(OwnedMutexGuard::map(guard, |data| data)),
+    unlocks_an_owned_mutex drop::<OwnedMutexGuard<()>>,
     (MUTEX_PATH, "lock_owned"),
-    ("plimsoll::sync::tokio::mutex::OwnedMappedMutexGuard", "drop")
-);
-
-static MAPPED: Mutex<(u32, u32)> = Mutex::const_new((0, 0));
-blames!(
-    unlocking_a_part_is_charged: "mutex",
-    MAPPED.lock(),
-    waits_for_the_whole MAPPED.lock(),
-    unlocks_a_part |guard| drop(MutexGuard::map(guard, |data| &mut data.1)),
-    (MUTEX_PATH, "lock"),
-    ("plimsoll::sync::tokio::mutex::MappedMutexGuard", "drop")
+    ("plimsoll::sync::tokio::mutex::OwnedMutexGuard", "drop")
 );
 
 static READ: RwLock<()> = RwLock::const_new(());
@@ -131,26 +118,6 @@ fn a_writer_that_goes_on_reading_is_blamed_for_readers() {
     );
     assert_eq!(blamed.events, 2, "{blamed:?}");
 }
-
-static OWNED_READ: LazyLock<Arc<RwLock<()>>> = LazyLock::new(Arc::default);
-blames!(
-    an_owning_writer_is_blamed_for_owning_readers: "rwlock read",
-    OWNED_READ.clone().write_owned(),
-    waits_to_own_reading OWNED_READ.clone().read_owned(),
-    stops_owning_writing drop::<OwnedRwLockWriteGuard<()>>,
-    (RWLOCK_PATH, "read_owned"),
-    ("plimsoll::sync::tokio::rwlock::owned::OwnedRwLockWriteGuard", "drop")
-);
-
-static OWNED_WRITTEN: LazyLock<Arc<RwLock<()>>> = LazyLock::new(Arc::default);
-blames!(
-    an_owning_reader_is_blamed_for_owning_writers: "rwlock write",
-    OWNED_WRITTEN.clone().read_owned(),
-    waits_to_own_writing OWNED_WRITTEN.clone().write_owned(),
-    stops_owning_reading drop::<OwnedRwLockReadGuard<()>>,
-    (RWLOCK_PATH, "write_owned"),
-    ("plimsoll::sync::tokio::rwlock::owned::OwnedRwLockReadGuard", "drop")
-);
 
 #[inline(never)]
 fn lets_threads_go<G>(guard: G) {

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::profile::{self, Detail};
-use plimsoll::sync::tokio::{
-    Mutex, MutexGuard, OwnedRwLockWriteGuard, RwLock, RwLockWriteGuard, Semaphore,
-};
+use plimsoll::sync::tokio::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore};
 
 use crate::tokio_sync::scene::{Recording, kind};
 use crate::tokio_sync::tasks::runtimes;
@@ -49,7 +47,7 @@ async fn hold(random: &mut Random) {
 async fn does_something(locks: &Locks, random: &mut Random) {
     let which = random.below(2) as usize;
     let (mutex, rwlock) = (&locks.mutexes[which], &locks.rwlocks[which]);
-    match random.below(9) {
+    match random.below(7) {
         0 => {
             let mut guard = mutex.lock().await;
             guard.0 += 1;
@@ -59,17 +57,11 @@ async fn does_something(locks: &Locks, random: &mut Random) {
             }
         }
         1 => {
-            let guard = mutex.lock().await;
-            let part = MutexGuard::map(guard, |pair| &mut pair.1);
-            hold(random).await;
-            drop(part);
-        }
-        2 => {
             let guard = mutex.clone().lock_owned().await;
             hold(random).await;
             drop(guard);
         }
-        3 => {
+        2 => {
             let mut guard = rwlock.write().await;
             *guard += 1;
             hold(random).await;
@@ -77,17 +69,18 @@ async fn does_something(locks: &Locks, random: &mut Random) {
             hold(random).await;
             drop(guard);
         }
-        4 => {
-            let guard = rwlock.clone().write_owned().await;
-            hold(random).await;
-            drop(OwnedRwLockWriteGuard::into_mapped(guard));
-        }
-        5 => {
-            let guard = rwlock.clone().read_owned().await;
+        3 => {
+            let guard = rwlock.write().await;
             hold(random).await;
             drop(guard);
         }
-        6 | 7 => {
+        4 => {
+            let guard = rwlock.read().await;
+            let guard = RwLockReadGuard::map(guard, |number| number);
+            hold(random).await;
+            drop(guard);
+        }
+        5 => {
             let guard = rwlock.read().await;
             black_box(*guard);
             hold(random).await;

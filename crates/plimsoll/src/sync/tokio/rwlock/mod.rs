@@ -1,15 +1,12 @@
 //! A readers-writer lock for tasks.
 
 mod guards;
-mod owned;
 
-pub use guards::{RwLockMappedWriteGuard, RwLockReadGuard, RwLockWriteGuard};
-pub use owned::{OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
+pub use guards::{RwLockReadGuard, RwLockWriteGuard};
 
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use tokio::sync::TryLockError;
 
@@ -102,13 +99,6 @@ impl<T: ?Sized> RwLock<T> {
         RwLockReadGuard::new(&self.permits, self.data())
     }
 
-    /// Behaves like [`tokio::sync::RwLock::read_owned`].
-    pub async fn read_owned(self: Arc<Self>) -> OwnedRwLockReadGuard<T> {
-        self.permits.take::<One>(WaitKind::RwLockRead).await;
-        let data = self.data();
-        OwnedRwLockReadGuard::new(self, data)
-    }
-
     /// Behaves like [`tokio::sync::RwLock::blocking_read`].
     ///
     /// # Panics
@@ -129,28 +119,10 @@ impl<T: ?Sized> RwLock<T> {
         Ok(RwLockReadGuard::new(&self.permits, self.data()))
     }
 
-    /// Behaves like [`tokio::sync::RwLock::try_read_owned`].
-    ///
-    /// # Errors
-    /// Fails if the lock is locked for writing, or a writer waits.
-    #[inline]
-    pub fn try_read_owned(self: Arc<Self>) -> Result<OwnedRwLockReadGuard<T>, TryLockError> {
-        self.permits.try_take::<One>()?;
-        let data = self.data();
-        Ok(OwnedRwLockReadGuard::new(self, data))
-    }
-
     /// Behaves like [`tokio::sync::RwLock::write`].
     pub async fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.permits.take::<All>(WaitKind::RwLockWrite).await;
         RwLockWriteGuard::new(&self.permits, self.data())
-    }
-
-    /// Behaves like [`tokio::sync::RwLock::write_owned`].
-    pub async fn write_owned(self: Arc<Self>) -> OwnedRwLockWriteGuard<T> {
-        self.permits.take::<All>(WaitKind::RwLockWrite).await;
-        let data = self.data();
-        OwnedRwLockWriteGuard::new(self, data)
     }
 
     /// Behaves like [`tokio::sync::RwLock::blocking_write`].
@@ -171,17 +143,6 @@ impl<T: ?Sized> RwLock<T> {
     pub fn try_write(&self) -> Result<RwLockWriteGuard<'_, T>, TryLockError> {
         self.permits.try_take::<All>()?;
         Ok(RwLockWriteGuard::new(&self.permits, self.data()))
-    }
-
-    /// Behaves like [`tokio::sync::RwLock::try_write_owned`].
-    ///
-    /// # Errors
-    /// Fails if the lock is held.
-    #[inline]
-    pub fn try_write_owned(self: Arc<Self>) -> Result<OwnedRwLockWriteGuard<T>, TryLockError> {
-        self.permits.try_take::<All>()?;
-        let data = self.data();
-        Ok(OwnedRwLockWriteGuard::new(self, data))
     }
 
     /// Behaves like [`tokio::sync::RwLock::get_mut`].
