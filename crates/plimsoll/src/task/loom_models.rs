@@ -11,7 +11,6 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use super::slab::SLAB;
-use super::slot::control::DROPPING;
 use super::slot::{Birth, Seen, Slot, State};
 use super::snapshot::{CUTS, Instant};
 use super::watched::Watched;
@@ -89,7 +88,7 @@ fn drop_registration(slot: &Slot) {
 
 fn drop_task(slot: &Slot) {
     slot.about_to_change();
-    slot.flag(DROPPING);
+    slot.control.mark_dropping();
     slot.end();
 }
 

@@ -13,7 +13,7 @@
 use std::mem::ManuallyDrop;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-use super::slot::{Slot, control::UNMANAGED};
+use super::slot::Slot;
 use super::{current, times};
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
@@ -61,7 +61,7 @@ fn clone_elsewhere(task: &'static Slot) -> RawWaker {
         Some(auxiliary) => raw(auxiliary),
         None => {
             // No slot is free, so the clone is one of the executor's own waker.
-            task.flag(UNMANAGED);
+            task.control.mark_unmanaged();
             let lent = ManuallyDrop::new(lent.clone());
             RawWaker::new(lent.data(), lent.vtable())
         }
@@ -139,9 +139,9 @@ mod tests {
         let task = track(std::future::poll_fn(move |context| {
             let waker = context.waker().clone();
             let slot = current::task().expect("the task is being polled");
-            let there = slot.set_registrations(count - 2);
+            let there = slot.control.set_registrations(count - 2);
             (work.take().expect("it is polled once"))(&waker);
-            slot.set_registrations(there);
+            slot.control.set_registrations(there);
             drop(waker);
             Poll::Ready(())
         }));

@@ -14,7 +14,6 @@ use plimsoll_sys::primitives::Ordering;
 use super::current::{self, Polling};
 use super::registration;
 use super::slab::SLAB;
-use super::slot::control::{DROPPING, NESTED, UNMANAGED};
 use super::slot::{Birth, Slot};
 use super::times::{self, Timed};
 use super::{TaskId, next_id, spawners};
@@ -201,7 +200,7 @@ impl InPoll {
     #[inline]
     fn begin(&mut self, has_another: bool, waker: &Waker) {
         if self.polling.is_nested() {
-            self.slot.flag(NESTED);
+            self.slot.control.mark_nested();
         }
         if has_another {
             // Until `enter`, the outer task is still the calling thread's: its stack is captured if
@@ -213,7 +212,7 @@ impl InPoll {
         }
         // A waker without data, such as `Waker::noop`, cannot wake a certain task.
         if matches!(self.handed_out, HandedOut::Lent) || waker.data().is_null() {
-            self.slot.flag(UNMANAGED);
+            self.slot.control.mark_unmanaged();
         }
     }
 }
@@ -245,7 +244,7 @@ impl<F> Drop for Tracked<F> {
         }
         if let Some(slot) = self.slot {
             slot.about_to_change();
-            slot.flag(DROPPING);
+            slot.control.mark_dropping();
         }
         let _ends = Ends(self.slot, size_of::<F>());
         let future = &mut self.future;

@@ -16,13 +16,6 @@
 //! holds none. The poller makes the first registration during a poll, from the waker that the
 //! executor lends for the poll. Only then is `inner` written.
 //!
-//! Both counts in `control` are bounded where they are raised, by a compare-and-swap, so that
-//! neither overflows into its neighbour or wraps to zero. A registration above
-//! [`MAX_REGISTRATIONS`] aborts the process, as [`Arc`](std::sync::Arc) does. Safe code can reach
-//! that number by leaking wakers, and with one more, the executor's waker would be freed while
-//! others still use it. An auxiliary slot above [`MAX_AUXILIARIES`] is refused, and the executor's
-//! own waker is used.
-//!
 //! # Forgotten tasks
 //! A task without registrations that was not woken since its last poll began will never be polled
 //! again. Each wake is noted twice: in `woken` before the executor is notified, and in the count of
@@ -30,6 +23,7 @@
 //! and remembers the count when it begins. So a wake that reaches the executor after a poll began
 //! shows in one of the two, even if the wake began earlier.
 
+pub(super) mod control;
 mod registrations;
 mod seen;
 
@@ -45,44 +39,8 @@ use super::slab::SLAB;
 use super::snapshot::CUTS;
 use crate::stack::StackName;
 
+use control::Control;
 pub(crate) use seen::{Seen, State};
-
-/// The parts of [`Slot::control`].
-pub(super) mod control {
-    /// One registration: an existing waker that points to the slot. In the lower 32 bits.
-    pub(in super::super) const REGISTRATION: u64 = 1;
-    pub(in super::super) const REGISTRATIONS: u64 = (1 << 32) - 1;
-    /// Half of the range of 32 bits, as for an `Arc`.
-    pub(in super::super) const MAX_REGISTRATIONS: u32 = i32::MAX as u32;
-    /// One auxiliary slot in use for this one. In 8 bits.
-    pub(in super::super) const AUXILIARY: u64 = 1 << 32;
-    pub(in super::super) const AUXILIARIES: u64 = 0xff << 32;
-    /// Half of the range of 8 bits.
-    pub(in super::super) const MAX_AUXILIARIES: u64 = 0x7f << 32;
-    /// The future exists.
-    pub(in super::super) const HELD: u64 = 1 << 40;
-    /// The future has completed.
-    pub(in super::super) const DONE: u64 = 1 << 41;
-    /// The future is being dropped.
-    pub(in super::super) const DROPPING: u64 = 1 << 42;
-    /// The task was polled without having been woken, or has a waker that does nothing, so the
-    /// events that resume it are unknown.
-    pub(in super::super) const UNMANAGED: u64 = 1 << 43;
-    /// The task was polled by another task.
-    pub(in super::super) const NESTED: u64 = 1 << 44;
-    /// The slot is not a task, but holds another waker for one.
-    pub(in super::super) const IS_AUXILIARY: u64 = 1 << 45;
-    /// One completed wake. Counted in the upper 16 bits: fewer wakes than that are in progress at
-    /// once.
-    pub(in super::super) const WAKE: u64 = 1 << 48;
-
-    /// Returns the number of completed wakes, modulo 2^16.
-    pub(in super::super) fn wakes(control: u64) -> u32 {
-        (control >> 48) as u32
-    }
-}
-
-use control::*;
 
 /// The number of stacks that are kept of the places where a task waits.
 pub(crate) const STACKS: usize = 4;
@@ -90,8 +48,8 @@ pub(crate) const STACKS: usize = 4;
 /// A slot: see the module documentation.
 #[repr(C, align(64))]
 pub(super) struct Slot {
-    /// Counts and flags, see [`control`].
-    pub(super) control: AtomicU64,
+    /// Counts and flags. No other code than [`control`] knows their bits.
+    pub(super) control: Control,
     /// The lower half is the [epoch](super::snapshot) in which the task was last recorded, or
     /// created. The upper half counts the tasks that have used the slot.
     pub(super) seen: AtomicU64,
@@ -152,7 +110,7 @@ impl Slot {
     #[cfg(loom)]
     pub(super) fn empty() -> Self {
         Self {
-            control: AtomicU64::new(0),
+            control: Control::unused(),
             seen: AtomicU64::new(0),
             woken: AtomicU64::new(0),
             polls: AtomicU32::new(0),
@@ -190,7 +148,8 @@ impl Slot {
         self.set_labels(birth.labels);
         self.name.store(0, Ordering::Relaxed);
         self.latest.store(0, Ordering::Relaxed);
-        self.open(HELD);
+        self.mark_seen();
+        self.control.open_as_task();
     }
 
     /// Makes this an auxiliary slot of `task`, which has counted it, with one registration of that
@@ -199,23 +158,24 @@ impl Slot {
         self.link.store(SLAB.number(task), Ordering::Relaxed);
         // SAFETY: no other thread uses the slot.
         unsafe { self.inner.put(waker) };
-        self.open(IS_AUXILIARY | REGISTRATION);
+        self.mark_seen();
+        self.control.open_as_auxiliary();
     }
 
-    /// Opens the slot, marked with the current epoch: a cut contains only slots with an older mark.
-    fn open(&self, control: u64) {
+    /// Marks the slot with the current epoch, before it is opened: a cut contains only slots with
+    /// an older mark.
+    fn mark_seen(&self) {
         let turn = (self.seen.load(Ordering::Relaxed) >> 32).wrapping_add(1);
         self.seen
             .store(turn << 32 | u64::from(CUTS.epoch()), Ordering::Relaxed);
-        self.control.store(control, Ordering::Release);
     }
 
     /// Returns the slot of the task: this one, or the one for which it is auxiliary.
     pub(super) fn task(&'static self) -> &'static Slot {
-        if self.control.load(Ordering::Relaxed) & IS_AUXILIARY == 0 {
-            self
-        } else {
+        if self.control.load(Ordering::Relaxed).is_auxiliary() {
             SLAB.slot(self.link.load(Ordering::Relaxed))
+        } else {
+            self
         }
     }
 
@@ -267,15 +227,15 @@ impl Slot {
         self.poller.store(thread, Ordering::Relaxed);
         let control = self.control.load(Ordering::Acquire);
         let woken = self.woken.load(Ordering::Relaxed) != 0
-            || wakes(control) != self.wakes_before.load(Ordering::Relaxed);
+            || control.wakes() != self.wakes_before.load(Ordering::Relaxed);
         if !woken && polls != 0 {
-            self.flag(UNMANAGED);
+            self.control.mark_unmanaged();
         }
         self.woken.store(0, Ordering::Relaxed);
-        self.wakes_before.store(wakes(control), Ordering::Relaxed);
+        self.wakes_before.store(control.wakes(), Ordering::Relaxed);
         self.lent
             .store(ptr::from_ref(waker) as usize, Ordering::Relaxed);
-        if control & REGISTRATIONS == 0 {
+        if control.registrations() == 0 {
             self.forget_stacks();
             return false;
         }
@@ -289,7 +249,7 @@ impl Slot {
     #[inline]
     pub(super) fn end_poll(&self, ready: bool) {
         if ready {
-            self.control.fetch_or(DONE, Ordering::Relaxed);
+            self.control.mark_done();
         }
         self.since.store(clock::coarse(), Ordering::Relaxed);
         self.poller.store(0, Ordering::Relaxed);
@@ -297,18 +257,10 @@ impl Slot {
         self.polls.store(polls.wrapping_add(1), Ordering::Release);
     }
 
-    /// Sets a flag, unless it is set already.
-    pub(super) fn flag(&self, flag: u64) {
-        if self.control.load(Ordering::Relaxed) & flag == 0 {
-            self.control.fetch_or(flag, Ordering::Relaxed);
-        }
-    }
-
     /// Notes that the future is dropped.
     pub(super) fn end(&self) {
         self.about_to_change();
-        let left = self.control.fetch_and(!HELD, Ordering::AcqRel) & !HELD;
-        self.give_if_unused(left);
+        self.give_if_unused(self.control.release_future());
     }
 
     /// Begins a wake. Must be called before the executor is notified.
@@ -348,8 +300,7 @@ impl Slot {
 
     /// Ends a wake; the executor was notified, by a thread that keeps the registration.
     pub(super) fn wake_ends(&self) {
-        // The carry is lost, because no field is above this count.
-        self.control.fetch_add(WAKE, Ordering::Release);
+        self.control.count_wake();
     }
 
     /// Clears the stacks of the last wait. Called by the poller.
@@ -382,18 +333,9 @@ impl Slot {
         }
     }
 
-    /// Sets the count of registrations, and returns the previous one.
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn set_registrations(&self, count: u32) -> u32 {
-        let control = self.control.load(Ordering::Relaxed);
-        let changed = control & !REGISTRATIONS | u64::from(count);
-        self.control.store(changed, Ordering::Relaxed);
-        control as u32
-    }
-
     /// Returns whether the slot has a live task.
     #[cfg(not(loom))]
     pub(super) fn is_task(&self) -> bool {
-        self.control.load(Ordering::Relaxed) & (HELD | DONE) == HELD
+        self.control.load(Ordering::Relaxed).is_live()
     }
 }

@@ -7,14 +7,7 @@ use plimsoll_sys::primitives::Ordering;
 
 use super::super::slab::SLAB;
 use super::Slot;
-use super::control::*;
-
-/// Aborts the process, which has [`MAX_REGISTRATIONS`] wakers of one task.
-#[cold]
-#[inline(never)]
-fn too_many_registrations() -> ! {
-    std::process::abort()
-}
+use super::control::ControlSnapshot;
 
 impl Slot {
     /// Adds a registration. The caller owns another one, or has the waker that was lent for the
@@ -22,7 +15,7 @@ impl Slot {
     /// the caller may not make the first.
     #[inline]
     pub(in crate::task) fn register(&self, by_poller: bool) -> Option<()> {
-        if self.add_registration(|_| true) {
+        if self.control.try_add_registration(|_| true) {
             return Some(());
         }
         if !by_poller {
@@ -34,36 +27,8 @@ impl Slot {
         // SAFETY: no registration exists, so no other thread uses `inner`, and only the poller,
         // this thread, makes the first.
         unsafe { self.inner.put(waker) };
-        self.control.fetch_add(REGISTRATION, Ordering::Release);
+        self.control.add_first_registration();
         Some(())
-    }
-
-    /// Counts one more registration. Returns false, and counts nothing, if there is none or
-    /// `accepts` rejects the value of `control`. Aborts the process above [`MAX_REGISTRATIONS`].
-    #[inline]
-    fn add_registration(&self, accepts: impl Fn(u64) -> bool) -> bool {
-        let mut control = self.control.load(Ordering::Acquire);
-        loop {
-            // One comparison for both bounds: a count of 0 wraps to the maximum.
-            if (control as u32).wrapping_sub(1) >= MAX_REGISTRATIONS - 1 {
-                if control & REGISTRATIONS == 0 {
-                    return false;
-                }
-                too_many_registrations();
-            }
-            if !accepts(control) {
-                return false;
-            }
-            match self.control.compare_exchange_weak(
-                control,
-                control + REGISTRATION,
-                Ordering::Acquire,
-                Ordering::Acquire,
-            ) {
-                Ok(_) => return true,
-                Err(other) => control = other,
-            }
-        }
     }
 
     /// Returns the waker that the executor lends for the current poll.
@@ -84,12 +49,12 @@ impl Slot {
                 return Some(latest);
             }
         }
-        if !self.add_auxiliary() {
+        if !self.control.try_add_auxiliary() {
             return None;
         }
         let Some(auxiliary) = SLAB.take() else {
             // The task is being polled, so it keeps its slot without this count.
-            self.control.fetch_sub(AUXILIARY, Ordering::Relaxed);
+            self.control.cancel_auxiliary();
             return None;
         };
         auxiliary.begin_auxiliary(self, waker.clone());
@@ -98,21 +63,13 @@ impl Slot {
         Some(auxiliary)
     }
 
-    /// Counts one more auxiliary slot. Returns false, and counts nothing, at [`MAX_AUXILIARIES`].
-    fn add_auxiliary(&self) -> bool {
-        let one_more = |control| {
-            let is_room = control & AUXILIARIES < MAX_AUXILIARIES;
-            is_room.then_some(control + AUXILIARY)
-        };
-        self.control
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .is_ok()
-    }
-
     /// Adds a registration to an auxiliary slot, if the slot has some, still belongs to `task`, and
     /// holds that waker.
     fn register_again(&self, task: &Slot, waker: &Waker) -> bool {
-        if !self.add_registration(|control| control & IS_AUXILIARY != 0) {
+        if !self
+            .control
+            .try_add_registration(ControlSnapshot::is_auxiliary)
+        {
             return false;
         }
         let same = self.link.load(Ordering::Relaxed) == SLAB.number(task)
@@ -137,57 +94,50 @@ impl Slot {
     /// Releases a registration, which must exist. With the last one, the executor's waker is
     /// dropped.
     pub(in crate::task) fn release(&self) {
-        self.release_and(0);
+        self.release_and_count(false);
     }
 
     /// Releases a registration after a wake through it.
     pub(in crate::task) fn release_after_wake(&self) {
-        self.release_and(WAKE);
+        self.release_and_count(true);
     }
 
     #[inline]
-    fn release_and(&self, add: u64) {
-        let mut control = self.control.load(Ordering::Acquire);
+    fn release_and_count(&self, woke: bool) {
+        let mut current = self.control.load(Ordering::Acquire);
         loop {
-            let last = control & REGISTRATIONS == REGISTRATION;
+            let is_last = current.registrations() == 1;
             // Copied before it is known to be the last registration: afterwards, another thread may
             // have put a different waker there. SAFETY: a registration exists, so the waker is
             // present. If it turns out not to be the last one, the copy is not dropped.
-            let inner = last.then(|| unsafe { self.inner.copy() });
-            let next = (control - REGISTRATION).wrapping_add(add);
-            match self.control.compare_exchange_weak(
-                control,
-                next,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
-                Ok(_) => {
+            let inner = is_last.then(|| unsafe { self.inner.copy() });
+            match self.control.try_release_registration(current, woke) {
+                Ok(left) => {
                     if let Some(inner) = inner {
                         // The waker has no other owner now.
                         drop(ManuallyDrop::into_inner(inner));
-                        self.released_last(next);
+                        self.released_last(left);
                     }
                     return;
                 }
-                Err(other) => control = other,
+                Err(other) => current = other,
             }
         }
     }
 
     /// Releases what depends on the last registration, whose release left `control`.
-    fn released_last(&self, control: u64) {
-        if control & IS_AUXILIARY != 0 {
+    fn released_last(&self, control: ControlSnapshot) {
+        if control.is_auxiliary() {
             let task = SLAB.slot(self.link.load(Ordering::Relaxed));
             SLAB.give(self);
-            let left = task.control.fetch_sub(AUXILIARY, Ordering::AcqRel) - AUXILIARY;
-            task.give_if_unused(left);
+            task.give_if_unused(task.control.release_auxiliary());
         } else {
             self.give_if_unused(control);
         }
     }
 
-    pub(super) fn give_if_unused(&self, control: u64) {
-        if control & (HELD | REGISTRATIONS | AUXILIARIES) == 0 {
+    pub(super) fn give_if_unused(&self, control: ControlSnapshot) {
+        if control.is_unused() {
             SLAB.give(self);
         }
     }

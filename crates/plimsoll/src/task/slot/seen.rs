@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use plimsoll_sys::primitives::{AtomicU32, Ordering, fence};
 
-use super::control::*;
+use super::control::ControlSnapshot;
 use super::{STACKS, Slot, TypeName};
 use crate::stack::StackName;
 
@@ -73,7 +73,7 @@ impl Slot {
             // Before the other fields: a thread that released a registration had noted its wake
             // before.
             let control = self.control.load(Ordering::Acquire);
-            if control & HELD == 0 || control & DONE != 0 {
+            if !control.is_live() {
                 return None;
             }
             let seen = self.seen_as(polls, control);
@@ -114,13 +114,15 @@ impl Slot {
         }
     }
 
-    fn seen_as(&self, polls: u32, control: u64) -> Seen {
+    fn seen_as(&self, polls: u32, control: ControlSnapshot) -> Seen {
         let load = |word: &AtomicU32| word.load(Ordering::Relaxed);
         let is_polled = polls % 2 == 1;
         let woken =
-            self.woken.load(Ordering::Relaxed) != 0 || wakes(control) != load(&self.wakes_before);
-        let unregistered = control & (REGISTRATIONS | AUXILIARIES) == 0;
-        let state = if control & DROPPING != 0 {
+            self.woken.load(Ordering::Relaxed) != 0 || control.wakes() != load(&self.wakes_before);
+        let unregistered = control.registrations() == 0 && !control.has_auxiliaries();
+        // Whether each poll follows a wake by a waker that points to the slot.
+        let is_driven = !control.is_unmanaged() && !control.is_nested();
+        let state = if control.is_dropping() {
             State::Dropping
         } else if is_polled {
             State::Running
@@ -138,10 +140,10 @@ impl Slot {
             state,
             polls: polls.div_ceil(2),
             facts: self.facts(is_polled),
-            nested: control & NESTED != 0,
-            forgotten: state == State::NoWaker && control & (UNMANAGED | NESTED) == 0,
-            registrations: (control & (UNMANAGED | NESTED | AUXILIARIES) == 0)
-                .then_some((control & REGISTRATIONS) as u32),
+            nested: control.is_nested(),
+            forgotten: state == State::NoWaker && is_driven,
+            registrations: (is_driven && !control.has_auxiliaries())
+                .then_some(control.registrations()),
         }
     }
 }
