@@ -1,6 +1,6 @@
 //! Loom models of the lock-free code of `plimsoll`: the ledger, the cycles of the event table, the
-//! table of waiters, task slots, and the lists of `plimsoll-heap`. The sources are those of the crates,
-//! compiled with loom's atomics, without the rest. Empty without `--cfg loom`.
+//! table of waiters, and task slots. The sources are those of the crates, compiled with loom's atomics,
+//! without the rest. Empty without `--cfg loom`.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-models --release --target-dir target/loom`
 
@@ -11,8 +11,6 @@ mod ledger;
 
 #[allow(dead_code)]
 mod contention;
-#[allow(dead_code)]
-mod heap;
 #[allow(dead_code)]
 mod stack;
 #[allow(dead_code)]

@@ -1,15 +1,7 @@
 //! Work of real programs that allocate much, over the global allocator of each binary.
 //!
-//! `PROGRAM WORK SCALE [THREADS]` generates its input, does the work and prints a checksum of the output.
-//! *jaq* filters JSON, *boa* runs JavaScript, *prettyplease* formats Rust. The works of `threads` use
-//! threads, and `pairs` are those of the benchmark `hot_path`, which print a time.
-
-#[allow(dead_code)]
-#[path = "../../src/clock.rs"]
-mod clock;
-#[path = "../../src/pairs.rs"]
-mod pairs;
-mod threads;
+//! `PROGRAM WORK SCALE` generates its input, does the work and prints a checksum of the output.
+//! *jaq* filters JSON, *boa* runs JavaScript, *prettyplease* formats Rust.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,24 +13,17 @@ pub fn main() {
         Some("jaq") => jaq,
         Some("boa") => boa,
         Some("prettyplease") => prettyplease,
-        Some("index") => threads::index,
-        Some("exchange") => threads::exchange,
-        Some("churn") => threads::churn,
-        _ => {
-            pairs::main();
-            return;
-        }
+        work => panic!("{work:?} is none of jaq, boa and prettyplease"),
     };
-    let mut number = || arguments.next().map(|word| word.parse().expect("a number"));
-    let scale = number().expect("the second argument is the amount of work");
-    let threads = number().unwrap_or(1);
+    let scale = arguments.next().and_then(|word| word.parse().ok());
+    let scale = scale.expect("the second argument is the amount of work");
     let mut hasher = DefaultHasher::new();
-    work(scale, threads).hash(&mut hasher);
+    work(scale).hash(&mut hasher);
     println!("{:016x}", hasher.finish());
 }
 
 /// Filters an array of `1000 * scale` records of about 200 bytes of JSON each.
-fn jaq(scale: usize, _threads: usize) -> String {
+fn jaq(scale: usize) -> String {
     use jaq_core::load::{Arena, File, Loader};
     use jaq_core::{Compiler, Ctx, Vars, data, unwrap_valr};
     use jaq_json::{Val, read};
@@ -94,7 +79,7 @@ fn jaq(scale: usize, _threads: usize) -> String {
 }
 
 /// Runs JavaScript that creates objects, strings, arrays, maps and closures, in `scale` rounds.
-fn boa(scale: usize, _threads: usize) -> String {
+fn boa(scale: usize) -> String {
     let script = format!(
         r#"
         function Node(key, value) {{ this.key = key; this.value = value; this.children = []; }}
@@ -122,7 +107,7 @@ fn boa(scale: usize, _threads: usize) -> String {
 }
 
 /// Parses and formats a file of `100 * scale` functions of Rust.
-fn prettyplease(scale: usize, _threads: usize) -> String {
+fn prettyplease(scale: usize) -> String {
     let mut text = String::new();
     for function in 0..100 * scale {
         write!(

@@ -44,7 +44,6 @@ pub fn nightly(root: &Path, extent: Extent) -> Result<(), String> {
     match extent {
         Extent::Short => Ok(()),
         Extent::Full => {
-            heap(&steps)?;
             other_targets(&steps)?;
             soaks(&steps)
         }
@@ -169,8 +168,8 @@ impl Drop for Fuzzing {
     }
 }
 
-/// Builds the fuzzer of a crate as `cargo fuzz` does, whose own build takes longer.
-fn build_fuzzer(steps: &Steps, name: &str, folder: &str) -> Result<(), String> {
+/// Builds the fuzzer of the reader of profiles as `cargo fuzz` does, whose own build takes longer.
+fn build_fuzzer(steps: &Steps) -> Result<(), String> {
     const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
         -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
         -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
@@ -179,8 +178,8 @@ fn build_fuzzer(steps: &Steps, name: &str, folder: &str) -> Result<(), String> {
     steps.run_with(
         &[("RUSTFLAGS", COVERAGE)],
         &format!(
-            "cargo +nightly build --release --manifest-path crates/{name}/fuzz/Cargo.toml \
-             --target {target} --target-dir {folder}"
+            "cargo +nightly build --release --manifest-path crates/plimsoll-pprof/fuzz/Cargo.toml \
+             --target {target} --target-dir target/ci/fuzz/target"
         ),
     )
 }
@@ -195,7 +194,7 @@ fn start_fuzzing(steps: &Steps) -> Result<Fuzzing, String> {
         &[("PLIMSOLL_SEEDS", &corpus)],
         "cargo test --workspace --test mutate seeds",
     )?;
-    build_fuzzer(steps, "plimsoll-pprof", "target/ci/fuzz/target")?;
+    build_fuzzer(steps)?;
     let fuzzer = steps.start(
         &[],
         &format!(
@@ -245,46 +244,6 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
         steps.run(&format!("cargo test {of} --test unloading"))?;
     }
     Ok(())
-}
-
-/// The experimental heap: below Plimsoll, with the lists of threads, with sanitizers, with a fuzzer, and in
-/// long random sequences. A sanitizer itself needs more address space than one test allows.
-fn heap(steps: &Steps) -> Result<(), String> {
-    steps.step("the experimental heap");
-    steps.run("cargo test -p plimsoll-heap --test memory")?;
-    const PORTABLE: &str = "--cfg plimsoll_portable";
-    steps.run_with(
-        &[("RUSTFLAGS", PORTABLE)],
-        "cargo test -p plimsoll-heap --target-dir target/ci/heap-portable",
-    )?;
-    let target = target()?;
-    let suppressions = format!("suppressions={}", steps.path(".ci/thread-sanitizer.supp"));
-    let thread = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
-    for (folder, flags) in [("asan", "-Zsanitizer=address"), ("tsan", thread)] {
-        steps.run_with(
-            &[
-                ("TSAN_OPTIONS", &suppressions),
-                ("RUSTFLAGS", &format!("{flags} {PORTABLE}")),
-            ],
-            &format!(
-                "cargo +nightly test -p plimsoll-heap --target {target} --test program \
-                 --target-dir target/ci/heap-{folder} -- --skip ten_thousand --skip forks \
-                 --skip little_address_space"
-            ),
-        )?;
-    }
-    let fuzzing = "target/ci/fuzz-heap";
-    build_fuzzer(steps, "plimsoll-heap", fuzzing)?;
-    let corpus = steps.path(&format!("{fuzzing}/corpus"));
-    std::fs::create_dir_all(&corpus).map_err(|error| error.to_string())?;
-    steps.run(&format!(
-        "{fuzzing}/{target}/release/sequences -max_total_time=600 -rss_limit_mb=4096 -max_len=4096 \
-         -print_final_stats=1 -artifact_prefix={fuzzing}/ {corpus}"
-    ))?;
-    steps.run_with(
-        &[("PLIMSOLL_HEAP_OPERATIONS", "1000000000")],
-        "cargo test --release -p plimsoll-heap --test exact random",
-    )
 }
 
 /// A program over Plimsoll's jemalloc beside tikv-jemallocator 0.6. In short it is checked only,
@@ -463,10 +422,6 @@ fn soaks(steps: &Steps) -> Result<(), String> {
         &[("PLIMSOLL_SOAK_SECONDS", "600")],
         "cargo test -p plimsoll --test memory --test whole_process --test pages --test threads_and_tasks -- \
          consistency:: sigprof:: everything_at_once:: idle:: metrics:: tasks::",
-    )?;
-    steps.run_with(
-        &[("PLIMSOLL_SOAK_SECONDS", "600")],
-        "cargo test --release -p plimsoll-heap --test wrapped everything_at_once",
     )?;
     steps.run(
         "cargo test --release -p plimsoll-cli --test postmortem --test profiles -- --ignored",
