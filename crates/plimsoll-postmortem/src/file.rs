@@ -52,9 +52,6 @@ pub struct PostMortem {
     /// counters, such as a reallocation. A part of each such operation may be missing. Always 0
     /// where the ledger counts per CPU.
     pub threads_counting: u64,
-    /// Whether [`heap`](Self::heap) has no counts of the program's allocator, which counts its blocks
-    /// itself. Sampled memory is there.
-    pub is_uncounted: bool,
     /// Mean number of bytes between samples.
     pub heap_rate: u64,
     /// Sampled memory by stack, size and labels.
@@ -150,7 +147,6 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
         },
         heap,
         threads_counting,
-        is_uncounted: header[word::COUNTED_BY_ALLOCATOR] != 0,
         heap_rate: header[word::HEAP_RATE],
         sites,
         mappings,

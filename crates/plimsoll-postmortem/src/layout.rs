@@ -76,8 +76,6 @@ pub mod word {
     pub const LOST_MAPPINGS: usize = 30;
     /// The first word of the [`super::Layout`].
     pub const LAYOUT: usize = 32;
-    /// 1 if the program's allocator counts its blocks itself, so that the file has no counts of them.
-    pub const COUNTED_BY_ALLOCATOR: usize = 120;
     /// The size of the first size class in bytes. The sizes of the other classes follow;
     /// [`super::CounterLayout`] holds their number.
     pub const CLASS_SIZES: usize = 128;
@@ -88,8 +86,7 @@ pub mod word {
 /// The maximum number of size classes.
 pub const MAX_CLASSES: usize = 256;
 
-const _: () = assert!(word::LAYOUT + Layout::WORDS <= word::COUNTED_BY_ALLOCATOR);
-const _: () = assert!(word::COUNTED_BY_ALLOCATOR < word::CLASS_SIZES);
+const _: () = assert!(word::LAYOUT + Layout::WORDS <= word::CLASS_SIZES);
 const _: () = assert!(8 * (word::MAXIMUM + maximum::WORDS) <= HEADER_BYTES);
 
 /// The protocols by which threads count.

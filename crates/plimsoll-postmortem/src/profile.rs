@@ -247,12 +247,6 @@ impl PostMortem {
                 self.strays
             ));
         }
-        if self.is_uncounted {
-            comments.push(
-                "plimsoll: no exact counts: the allocator counts its blocks itself, and not in the file"
-                    .into(),
-            );
-        }
         if self.damaged {
             comments.push(
                 "plimsoll: the file is damaged or cut off: stacks, names or counts are missing"

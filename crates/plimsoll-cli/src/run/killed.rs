@@ -254,7 +254,7 @@ fn numbers(left: &PostMortem) -> Numbers {
         // An estimate, between two exact bounds.
         peak_bytes: peak.min(heap.malloc_bytes).max(heap.live_bytes()),
         peak_estimated: true,
-        exact: left.threads_counting == 0 && !left.damaged && !left.is_uncounted,
+        exact: left.threads_counting == 0 && !left.damaged,
         classes: classes
             .map(|class| [class.size, class.mallocs, class.frees])
             .collect(),

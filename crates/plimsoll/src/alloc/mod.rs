@@ -87,9 +87,6 @@ pub struct Alloc<A = System, const COUNTED: bool = true> {
 /// figures derived from it (the block counts of [`mem_stats()`](crate::mem_stats), metrics under
 /// `/gc/heap/`) miss every operation of this allocator: without an `Alloc` beside it they are 0.
 ///
-/// Over an allocator that [counts its blocks itself](Backend::counts), [`SamplingAlloc::over_counts`]
-/// makes its counts those of [`heap_stats()`](crate::heap_stats).
-///
 /// An allocation and its free take some 10 instructions more than without Plimsoll.
 pub type SamplingAlloc<A = System> = Alloc<A, false>;
 
@@ -99,16 +96,6 @@ impl<A> Alloc<A, false> {
         Self {
             inner,
             backend: None,
-        }
-    }
-
-    /// Returns a [`SamplingAlloc`] over an allocator whose `backend` reports its pages, and its
-    /// [counts](Backend::counts) if it has any: then [`heap_stats()`](crate::heap_stats) includes
-    /// them, and [`mem_stats()`](crate::mem_stats) has the pages of the same instant.
-    pub const fn over_counts(inner: A, backend: &'static dyn Backend) -> Self {
-        Self {
-            inner,
-            backend: Some(backend),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use super::samples::{forget_large, record_inside, record_small, record_small_free};
 use super::thread::Thread;
 use super::{Alloc, counts, measured, process, sampled_blocks};
-use crate::backend::{Backend, Counts, is_aligned_anyway};
+use crate::backend::is_aligned_anyway;
 use crate::internal_scope;
 use crate::sampler::Sample;
 use crate::size_class;
@@ -166,7 +166,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     /// path.
     pub(super) fn noticed(&self, thread: Thread) -> Thread {
         if let Some(backend) = self.backend {
-            thread.notice(backend, !COUNTED);
+            thread.notice(backend);
         }
         thread
     }
@@ -241,7 +241,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
             // SAFETY: `layout` has a size above zero, by this function's contract.
             return unsafe { self.place_inside(layout, zeroed) };
         };
-        let counted = self.counted_size(layout);
+        let counted = size_class::counted_size(size);
         let sample = Sample::take(counted, weight);
         if size <= size_class::LARGEST {
             let block = sampled_blocks::take(size, layout.align(), sample);
@@ -251,9 +251,6 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
                     unsafe { block.write_bytes(0, size) };
                 }
                 record_small(thread, sample, counted, block);
-                if let Some(counts) = self.own_counts() {
-                    counts.count_malloc(layout);
-                }
                 return block;
             }
         }
@@ -327,11 +324,8 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         let thread = alloc.noticed(Thread::current());
         let size = layout.size();
         if sampled_blocks::contains(block as usize) {
-            record_small_free(thread, block, alloc.counted_size(layout));
+            record_small_free(thread, block, size_class::counted_size(size));
             alloc.count_free(thread, size);
-            if let Some(counts) = alloc.own_counts() {
-                counts.count_free(layout);
-            }
             return sampled_blocks::give_back(block, size);
         }
         forget_large(block, size);
@@ -339,23 +333,6 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         // SAFETY: `block` is live and has this layout, as `GlobalAlloc::dealloc` requires; its
         // address shows that the inner allocator made it.
         unsafe { alloc.inner.dealloc(block, layout) }
-    }
-
-    /// Returns the counts of an inner allocator that counts its blocks itself: it does not see the
-    /// sampled blocks, which lie outside.
-    pub(super) fn own_counts(&self) -> Option<&'static dyn Counts> {
-        if COUNTED {
-            return None;
-        }
-        self.backend.and_then(Backend::counts)
-    }
-
-    /// Returns the size with which a block counts.
-    pub(super) fn counted_size(&self, layout: Layout) -> usize {
-        match self.own_counts() {
-            Some(counts) => counts.counted_size(layout),
-            None => size_class::counted_size(layout.size()),
-        }
     }
 
     /// Counts a free on a path that may lack an area.

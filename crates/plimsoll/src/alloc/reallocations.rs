@@ -152,11 +152,8 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
                 return moved;
             }
             moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
-            record_small_replaced(block, self.counted_size(old));
+            record_small_replaced(block, size_class::counted_size(old.size()));
             self.count_realloc(thread, old.size(), new.size());
-            if let Some(counts) = self.own_counts() {
-                counts.count_free(old);
-            }
             sampled_blocks::give_back(block, old.size());
             moved
         }
@@ -170,7 +167,8 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         old: Layout,
         new: Layout,
     ) -> *mut u8 {
-        let (old_counted, new_counted) = (self.counted_size(old), self.counted_size(new));
+        let [old_counted, new_counted] =
+            [old, new].map(|layout| size_class::counted_size(layout.size()));
         let weight = thread.charge(new.size());
         let sample = weight.map(|weight| Sample::take(new_counted, weight));
         let old_sample = take_large(block, old.size());
@@ -178,9 +176,6 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
             let moved = sampled_blocks::take(new.size(), new.align(), sample);
             if !moved.is_null() {
                 record_small(thread, sample, new_counted, moved);
-                if let Some(counts) = self.own_counts() {
-                    counts.count_malloc(new);
-                }
                 if let Some(old_sample) = old_sample {
                     old_sample.record_replaced(old_counted);
                 }

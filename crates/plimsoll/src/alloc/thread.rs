@@ -178,8 +178,8 @@ impl Thread {
 
     /// Registers the backend with the process, and this thread with the backend, before the
     /// thread's first allocation.
-    pub(super) fn notice(self, backend: &'static dyn Backend, samples_only: bool) {
-        if !self.cold.noticed.get() && backend::notice(backend, samples_only) {
+    pub(super) fn notice(self, backend: &'static dyn Backend) {
+        if !self.cold.noticed.get() && backend::notice(backend) {
             self.cold.noticed.set(true);
         }
     }

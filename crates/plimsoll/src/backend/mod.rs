@@ -6,7 +6,6 @@
 //! not affected.
 
 mod classes;
-mod counts;
 #[cfg(feature = "jemalloc")]
 mod jemalloc;
 #[cfg(feature = "mimalloc")]
@@ -19,14 +18,13 @@ mod usage;
 use std::ops::Range;
 
 pub use classes::SizeClass;
-pub use counts::{CountedBlocks, CountedPages, Counts};
 #[cfg(feature = "jemalloc")]
 pub use jemalloc::Jemalloc;
 #[cfg(feature = "mimalloc")]
 pub use mimalloc::MiMalloc;
 pub use pages::{Exactness, Figure, Pages};
 pub use registry::backend;
-pub(crate) use registry::{counts, notice, pages};
+pub(crate) use registry::{notice, pages};
 pub use system::System;
 pub(crate) use system::given_out as given_out_by_c;
 pub use usage::Usage;
@@ -53,13 +51,6 @@ pub trait Backend: Sync {
     /// this backend, from inside that call. It must not allocate through the program's allocator,
     /// must not panic, and must not wait for other threads.
     fn enlist(&self) {}
-
-    /// Returns the allocator's own counts, if it counts its blocks itself. Plimsoll reads them if a
-    /// [`SamplingAlloc`](crate::SamplingAlloc) has the process's backend; an [`Alloc`](crate::Alloc)
-    /// counts the same blocks.
-    fn counts(&self) -> Option<&dyn Counts> {
-        None
-    }
 
     /// Visits all size classes, from the smallest blocks to the largest, including classes without
     /// blocks. Only [`fragmentation()`](crate::stats::fragmentation()) calls it. So it may take

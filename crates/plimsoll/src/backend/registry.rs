@@ -2,10 +2,9 @@
 
 use std::cell::UnsafeCell;
 
-use plimsoll_sys::primitives::{AtomicBool, AtomicU32, Ordering};
+use plimsoll_sys::primitives::{AtomicU32, Ordering};
 
-use super::{Backend, Counts, Pages};
-use crate::postmortem_file;
+use super::{Backend, Pages};
 
 const NONE: u32 = 0;
 const NOTICING: u32 = 1;
@@ -16,8 +15,6 @@ const NOTICED: u32 = 2;
 struct Noticed {
     state: AtomicU32,
     backend: UnsafeCell<Option<&'static dyn Backend>>,
-    /// Whether an allocator that samples only has the backend.
-    samples_only: AtomicBool,
 }
 
 // SAFETY: one thread writes the backend, before the release of `NOTICED`; it is only read after
@@ -27,13 +24,11 @@ unsafe impl Sync for Noticed {}
 static THE: Noticed = Noticed {
     state: AtomicU32::new(NONE),
     backend: UnsafeCell::new(None),
-    samples_only: AtomicBool::new(false),
 };
 
 /// Registers a backend with the process, on a thread that is not yet [enlisted](Backend::enlist)
-/// with it. `samples_only` is true if its allocator's operations are not counted by Plimsoll. Returns
-/// whether it is now the process's backend and the thread is enlisted. Called from hooks.
-pub(crate) fn notice(backend: &'static dyn Backend, samples_only: bool) -> bool {
+/// with it. Returns whether it is now the process's backend and the thread is enlisted. Called from hooks.
+pub(crate) fn notice(backend: &'static dyn Backend) -> bool {
     let first = THE
         .state
         .compare_exchange(NONE, NOTICING, Ordering::Acquire, Ordering::Relaxed)
@@ -41,11 +36,7 @@ pub(crate) fn notice(backend: &'static dyn Backend, samples_only: bool) -> bool 
     if first {
         // SAFETY: only the thread that changed the state from `NONE` reaches this.
         unsafe { *THE.backend.get() = Some(backend) };
-        THE.samples_only.store(samples_only, Ordering::Relaxed);
         THE.state.store(NOTICED, Ordering::Release);
-        if counts().is_some() {
-            postmortem_file::note_counting_allocator();
-        }
     }
     match self::backend() {
         Some(noticed) if noticed.name() == backend.name() => {
@@ -71,11 +62,4 @@ pub fn backend() -> Option<&'static dyn Backend> {
 /// Returns the page figures of the process's backend.
 pub(crate) fn pages() -> Pages {
     backend().map_or(Pages::ABSENT, Backend::pages)
-}
-
-/// Returns the counts of the process's backend, unless Plimsoll counts the same blocks.
-pub(crate) fn counts() -> Option<&'static dyn Counts> {
-    backend()
-        .filter(|_| THE.samples_only.load(Ordering::Relaxed))
-        .and_then(Backend::counts)
 }

@@ -29,8 +29,6 @@ pub(crate) fn open(_: &str, _: &Contents) -> Option<Parts> {
 
 pub(crate) fn ledger_is_open(_: Protocol, _: usize, _: usize) {}
 
-pub(crate) fn note_counting_allocator() {}
-
 /// See the module of Linux.
 pub(crate) mod history {
     use super::Region;

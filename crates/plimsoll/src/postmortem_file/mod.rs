@@ -342,13 +342,6 @@ unsafe fn header_at(base: usize) -> &'static [AtomicU64] {
     unsafe { std::slice::from_raw_parts(base as *const AtomicU64, HEADER_BYTES / 8) }
 }
 
-/// Notes that the program's allocator counts its blocks itself: the file has no counts of them. For hooks.
-pub(crate) fn note_counting_allocator() {
-    if let Some(header) = header() {
-        header[word::COUNTED_BY_ALLOCATOR].store(1, Ordering::Relaxed);
-    }
-}
-
 /// Returns the words of the account at the maximum, if there is a file.
 #[cfg(feature = "preload")]
 pub(crate) fn maximum() -> Option<&'static [AtomicU64]> {

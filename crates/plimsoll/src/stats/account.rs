@@ -152,12 +152,12 @@ pub fn accounts() -> Vec<AccountStats> {
     heap_stats_with_accounts().1
 }
 
-/// Returns the heap's counts and the counts of all accounts, at the same instant; for an allocator that
-/// [counts its blocks itself](super::Backend::counts), at two.
+/// Returns the heap's counts and the counts of all accounts, at the same instant.
 ///
 /// Not for signal handlers, and not for hooks.
 pub fn heap_stats_with_accounts() -> (HeapStats, Vec<AccountStats>) {
-    let (heap, cut, _) = super::heap_stats::read();
+    let cut = super::heap_stats::cut();
+    let heap = HeapStats::of(&cut);
     // An account claims its row before it counts, so every count in the cut has a row.
     let rows = ACCOUNTS.iter().zip(&cut.delta.accounts);
     let accounts = rows.filter_map(|(account, words)| {

@@ -6,9 +6,6 @@
 //! between the two readings can still be missing; such a reading is repeated, a few times. A
 //! remaining contradiction is reported: the fields are raised until Go's relations hold, and
 //! [`slack`](HeapPages::slack) is the amount.
-//!
-//! An allocator that counts its blocks itself reports pages and counts of one instant, so it needs none
-//! of this.
 
 use super::{HeapStats, heap_stats};
 use crate::alloc;
@@ -52,17 +49,6 @@ impl HeapReading {
     }
 
     fn take_once() -> Self {
-        if backend::counts().is_some() {
-            let (heap, _, counted) = heap_stats::read();
-            let (pages, sampled) = counted.map_or((Pages::ABSENT, 0), |counted| {
-                (counted.pages, counted.outside)
-            });
-            return Self {
-                heap,
-                pages,
-                sampled,
-            };
-        }
         let around = || (backend::pages(), alloc::self_bytes().1 as u64);
         let (pages, sampled) = around();
         let heap = heap_stats();

@@ -1,14 +1,10 @@
 //! The public view of the ledger.
 
 use crate::alloc::counts::{HEAP, HeapDelta};
-use crate::backend::{self, CountedBlocks, CountedPages};
 use crate::ledger::Cut;
 use crate::size_class;
 
-/// Everything that was allocated and freed through [`Alloc`](crate::Alloc) up to one instant, or
-/// through a [`SamplingAlloc`](crate::SamplingAlloc) over an allocator that
-/// [counts its blocks itself](super::Backend::counts). In a process with both, each has its own
-/// instant.
+/// Everything that was allocated and freed through [`Alloc`](crate::Alloc) up to one instant.
 ///
 /// All fields belong to the same instant. In every snapshot, whatever the program does meanwhile:
 ///
@@ -87,20 +83,11 @@ impl HeapStats {
 ///
 /// Not for signal handlers.
 pub fn heap_stats() -> HeapStats {
-    read().0
+    HeapStats::of(&cut())
 }
 
-/// Also returns the cut of the ledger, and, if the program's allocator counts its blocks itself, its
-/// pages of the same instant.
-pub(super) fn read() -> (HeapStats, Cut<HeapDelta>, Option<CountedPages>) {
-    let cut = cut();
-    let mut stats = HeapStats::of(&cut);
-    let counts = backend::counts();
-    let pages = counts.map(|counts| counts.read(&mut |blocks| stats.add(&blocks)));
-    (stats, cut, pages)
-}
-
-fn cut() -> Cut<HeapDelta> {
+/// Returns the cut of the ledger that a reading is made of.
+pub(super) fn cut() -> Cut<HeapDelta> {
     #[cfg(feature = "double-check")]
     return crate::ledger::double_check::HEAP.read(&HEAP);
     #[cfg(not(feature = "double-check"))]
@@ -108,27 +95,6 @@ fn cut() -> Cut<HeapDelta> {
 }
 
 impl HeapStats {
-    /// Adds the counts of an allocator.
-    fn add(&mut self, blocks: &CountedBlocks) {
-        let (mut malloc_bytes, mut free_bytes) = (blocks.malloc_bytes, blocks.free_bytes);
-        if let Some(class) = size_class::of(blocks.size) {
-            let counts = &mut self.by_class[class];
-            counts.mallocs += blocks.mallocs;
-            counts.frees += blocks.frees;
-            malloc_bytes = blocks.mallocs * counts.size as u64;
-            free_bytes = blocks.frees * counts.size as u64;
-        } else {
-            self.large.mallocs += blocks.mallocs;
-            self.large.frees += blocks.frees;
-            self.large.malloc_bytes += malloc_bytes;
-            self.large.free_bytes += free_bytes;
-        }
-        self.mallocs += blocks.mallocs;
-        self.frees += blocks.frees;
-        self.malloc_bytes += malloc_bytes;
-        self.free_bytes += free_bytes;
-    }
-
     pub(crate) fn of(cut: &Cut<HeapDelta>) -> Self {
         let delta = &cut.delta;
         let mut stats = Self {

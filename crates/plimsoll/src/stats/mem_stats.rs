@@ -32,7 +32,6 @@ pub const BY_SIZE_CLASSES: usize = 61;
 /// |---|---|---|---|---|
 /// | jemalloc | exact: mappings | exact: purges | racy: pages with blocks | racy: as of the last [`free_os_memory()`](crate::free_os_memory) |
 /// | mimalloc | exact: its arenas | exact: purges | absent | exact: tables of arenas |
-/// | any that [counts its blocks itself](super::Backend::counts) | exact, of the instant of the counts | the same | the same | the same |
 /// | the system's, [detailed](super::backend::System::DETAILED) | racy: `mallinfo2` | absent | racy: `mallinfo2` | absent |
 /// | the system's, others | absent | absent | absent | absent |
 ///

@@ -33,8 +33,5 @@ pub mod backend {
     pub use crate::backend::Jemalloc;
     #[cfg(feature = "mimalloc")]
     pub use crate::backend::MiMalloc;
-    pub use crate::backend::{
-        Backend, CountedBlocks, CountedPages, Counts, Exactness, Figure, Pages, SizeClass, System,
-        Usage,
-    };
+    pub use crate::backend::{Backend, Exactness, Figure, Pages, SizeClass, System, Usage};
 }
