@@ -153,12 +153,9 @@ fn membarrier(commands: Option<u64>) -> Finding {
     };
     Finding::bad(
         SUBJECT,
-        format!("{says}: snapshots may miss operations that are a few nanoseconds old"),
+        format!("{says}: snapshots are exact, but each allocation takes some ns more"),
     )
-    .so(
-        "allow it in filters of system calls (Linux 4.14 or later), or PLIMSOLL=ledger=fenced, \
-         which costs some ns for each allocation",
-    )
+    .so("Linux 4.14 or later, and a filter of system calls that allows it")
 }
 
 fn clock(source: &str) -> Finding {

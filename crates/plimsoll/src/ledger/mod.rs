@@ -124,8 +124,6 @@ pub(crate) enum Protocol {
     PerThread = 3,
     /// Per-thread shards, a fence in every operation: exact without `membarrier`, and slower.
     Fenced = 4,
-    /// Per-thread shards and no barrier at all: a cut may miss operations that are nanoseconds old.
-    Skewed = 5,
 }
 
 const CLOSED: u32 = 0;
@@ -149,7 +147,8 @@ pub(crate) enum Writer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut<D> {
     pub(crate) delta: D,
-    /// False only under [`Protocol::Skewed`].
+    /// False if the reader's barrier failed, as under a filter of system calls that came after the set-up: the cut
+    /// may miss operations that are nanoseconds old.
     pub(crate) exact: bool,
 }
 
@@ -239,7 +238,6 @@ impl<D: Delta> Ledger<D> {
                 Protocol::PerCpu
             }
             membarrier::Support::Rseq | membarrier::Support::Fence => Protocol::PerThread,
-            membarrier::Support::None if membarrier::IS_USUAL => Protocol::Skewed,
             membarrier::Support::None => Protocol::Fenced,
         };
         // A protocol that the system does not support is never used, even if it is requested.
@@ -274,7 +272,6 @@ impl<D: Delta> Ledger<D> {
             2 => Protocol::PerCpu,
             3 => Protocol::PerThread,
             4 => Protocol::Fenced,
-            5 => Protocol::Skewed,
             _ => return None,
         })
     }
@@ -284,7 +281,6 @@ impl<D: Delta> Ledger<D> {
         match self.protocol() {
             // The writers fence for themselves.
             Some(Protocol::Fenced) => true,
-            Some(Protocol::Skewed) => false,
             Some(Protocol::PerCpu | Protocol::PerThread) | None => fenced,
         }
     }
@@ -319,7 +315,7 @@ impl<D: Delta> Ledger<D> {
                 Some(area) => Writer::Sequence(area),
                 None => Writer::Shared,
             },
-            Some(Protocol::PerThread | Protocol::Skewed) => self
+            Some(Protocol::PerThread) => self
                 .per_thread
                 .acquire()
                 .map_or(Writer::Shared, Writer::Shard),

@@ -198,19 +198,6 @@ fn the_shared_shard_holds() {
     assert_eq!(outcome.wrong, 0, "{outcome:?}");
 }
 
-#[test]
-fn a_system_without_barriers_is_exact_only_with_fences() {
-    static SKEWED: Ledger<Flow> = Ledger::new();
-    assert_eq!(
-        SKEWED.open(Some(Protocol::Skewed), None),
-        Some(Protocol::Skewed)
-    );
-    let writer = SKEWED.enlist();
-    SKEWED.record(writer, &[(0, 3)]);
-    let cut = SKEWED.read();
-    assert_eq!((cut.delta.given[0], cut.exact), (3, false));
-}
-
 #[cfg(feature = "preload")]
 #[test]
 fn the_only_thread_reads_everything_without_a_turn() {

@@ -33,9 +33,9 @@ pub struct HeapStats {
     pub by_class: [ClassCounts; size_class::CLASSES],
     /// Blocks above 32 KiB.
     pub large: LargeCounts,
-    /// False only on systems without `membarrier(2)`, unless the setting `ledger=fenced` is given.
-    /// Then the snapshot may miss operations that were a few nanoseconds old, and the relations
-    /// above may be off by those.
+    /// False only if the process has forbidden itself `membarrier(2)` since its start. Then the
+    /// snapshot may miss operations that were a few nanoseconds old, and the relations above may be
+    /// off by those.
     pub exact: bool,
 }
 

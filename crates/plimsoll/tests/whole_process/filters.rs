@@ -4,6 +4,7 @@
 
 use std::ffi::c_long;
 use std::fmt::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
@@ -312,6 +313,24 @@ fn each_filter_is_survived() {
 }
 
 /// After the filter, the reader has no fence in other threads.
+/// Where the call is refused from the start, each thread has a fence in its operations.
+#[test]
+fn a_process_that_starts_without_membarrier_counts_exactly() {
+    const NAME: &str = "a_process_that_starts_without_membarrier_counts_exactly";
+    if std::env::var_os(FILTER).is_some() {
+        let blocks: Vec<Box<u64>> = (0..1000).map(Box::new).collect();
+        let stats = plimsoll::heap_stats();
+        assert!(stats.exact && stats.live_objects() >= 1001);
+        drop(blocks);
+        return;
+    }
+    child::run(NAME, "", || {
+        install_described("errno one membarrier");
+        let error = child::command(NAME, "").env(FILTER, "").exec();
+        panic!("not executed: {error}");
+    });
+}
+
 #[test]
 fn states_of_tasks_are_not_exact_without_a_fence() {
     fn test() {

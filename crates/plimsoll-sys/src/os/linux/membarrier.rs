@@ -15,10 +15,6 @@ pub enum Support {
     None,
 }
 
-/// Whether a process without the call may count inexactly. It may, rather than slow its writers
-/// down: nearly all kernels have the call.
-pub const IS_USUAL: bool = true;
-
 const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
 const PRIVATE_EXPEDITED: usize = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED_RSEQ: usize = 1 << 8;

@@ -14,10 +14,6 @@ pub enum Support {
     None,
 }
 
-/// Whether a process without the call may count inexactly. It may not: without the call, writers
-/// have fences.
-pub const IS_USUAL: bool = false;
-
 /// Returns the support available.
 #[inline]
 pub fn register() -> Support {
