@@ -20,7 +20,6 @@ mod args;
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/args");
-    println!("cargo::rerun-if-changed=preload.ld");
     let out = PathBuf::from(variable("OUT_DIR"));
     // The directory of the program is the third above: <profile>/build/<package>/out.
     let beside = out.ancestors().nth(3).unwrap_or(&out);
@@ -46,13 +45,7 @@ fn preload(beside: &Path) -> io::Result<()> {
         println!("cargo::rerun-if-changed={}", lock.display());
         write(&package.join("Cargo.lock"), &fs::read_to_string(lock)?)?;
     }
-    let build_in_order = |order| {
-        write(&package.join("build.rs"), &build_script(order))?;
-        build_package(&package, &directory, &target)
-    };
-    // Some linkers do not support such scripts. The order only saves time.
-    let order = manifest.join("preload.ld");
-    if !build_in_order(Some(&order))? && !build_in_order(None)? {
+    if !build_package(&package, &directory, &target)? {
         return Err(io::Error::other(
             "plimsoll-preload, the library that `plimsoll run` preloads, was not built",
         ));
@@ -103,6 +96,7 @@ name = "plimsoll-preload-library"
 version = "{VERSION}"
 edition = "2024"
 publish = false
+build = false
 
 [workspace]
 
@@ -123,18 +117,6 @@ debug = "limited"
 strip = "debuginfo"
 "#
     )
-}
-
-/// Returns the build script of the package. It passes a file to the linker, if any, which orders the
-/// sections of the library.
-fn build_script(order: Option<&Path>) -> String {
-    let lines = order.map_or_else(String::new, |order| {
-        let order = order.display();
-        ["cargo::rerun-if-changed=", "cargo::rustc-cdylib-link-arg="]
-            .map(|instruction| format!("    println!({:?});\n", format!("{instruction}{order}")))
-            .join("    println!(\"cargo::rustc-cdylib-link-arg=-T\");\n")
-    });
-    format!("fn main() {{\n{lines}}}\n")
 }
 
 /// Builds the package, without the network if possible. Returns whether that succeeded.

@@ -186,67 +186,7 @@ mod tests {
     use std::fs::DirBuilder;
     use std::os::unix::fs::DirBuilderExt;
 
-    use object::read::elf::ElfFile64;
-    use object::{Object, ObjectSection, ObjectSymbol};
-
     use super::*;
-
-    /// Checks that the linker followed `preload.ld`.
-    #[test]
-    fn small_statics_and_the_code_of_forked_children_lie_together() {
-        let library: ElfFile64<'_> = ElfFile64::parse(LIBRARY).unwrap();
-        let section = |name: &str| {
-            library
-                .section_by_name(name)
-                .unwrap_or_else(|| panic!("{name}"))
-        };
-        let (small, forked) = (section(".bss"), section(".text.forked"));
-        let large: Vec<String> = library
-            .symbols()
-            .filter(|symbol| symbol.section_index() == Some(small.index()) && symbol.size() >= 4096)
-            .filter_map(|symbol| Some(symbol.name().ok()?.to_owned()))
-            .collect();
-        assert!(large.is_empty(), "not in `preload.ld`: {large:?}");
-        assert!(small.size() < 16 << 10, "{} bytes", small.size());
-        let code = section(".text").size() + forked.size();
-        assert!(
-            forked.size() < code / 5,
-            "{} of {code} bytes",
-            forked.size()
-        );
-        let cleared = [
-            "OWNER",
-            "IS_REPORTER",
-            "WAITING",
-            "6timers7ENTRIES",
-            "BIRTHS",
-            "WAITERS",
-        ]
-        .map(|name| {
-            let mut symbols = library.symbols();
-            let table = symbols.find(|symbol| {
-                symbol.section_index() == Some(section(".bss.large").index())
-                    && symbol.name().is_ok_and(|symbol| symbol.contains(name))
-            });
-            let table = table.unwrap_or_else(|| panic!("{name}"));
-            (table.address(), table.address() + table.size())
-        });
-        for (one, next) in cleared.iter().zip(&cleared[1..]) {
-            assert_eq!(one.1, next.0, "no neighbours: {cleared:x?}");
-        }
-        let mut symbols = library.symbols();
-        let last = symbols.find(|symbol| {
-            let name = symbol.name();
-            name.is_ok_and(|name| name.contains("8plimsoll2gc8registry8REGISTRY"))
-        });
-        let before_last = last.unwrap().address() - section(".data.forked").address();
-        assert!(
-            before_last < 2 * 4096,
-            "{before_last} bytes are more than two pages"
-        );
-        let hook = library.symbol_by_name("malloc").unwrap();
-        assert_eq!(hook.section_index(), Some(forked.index()));
-    }
 
     #[test]
     fn a_new_version_replaces_old_ones() {

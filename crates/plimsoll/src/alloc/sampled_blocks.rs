@@ -26,8 +26,7 @@ pub(super) const SPAN: usize = 64 * 1024;
 /// Slots in a span of the smallest size.
 const MAX_SLOTS: usize = SPAN / SLOT_SIZES[0];
 
-/// The sizes of slots in bytes: four for each doubling, multiples of 16. A static, so that the linker can
-/// place it beside other tables (`preload.ld` of the command).
+/// The sizes of slots in bytes: four for each doubling, multiples of 16.
 static SLOT_SIZES: [usize; 40] = [
     32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024,
     1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336,

@@ -174,7 +174,7 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     }
     // No other part reports the underlying allocator.
     if underlying_kind() == UnderlyingKind::Libc {
-        backend::notice(&backend::System::PLAIN, false);
+        backend::notice(&backend::System::PLAIN);
     }
     config::start_cpu_samples();
     if wall || config::wants_thread() {
