@@ -1,6 +1,7 @@
 //! The records of `block` and `mutex`, read from code.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use plimsoll::profile::{self, Detail, Snapshot, frames};
 use crate::contention::scene::{HELD, Moment, Waiter, alone};
 
 #[inline(never)]
-fn holds(mutex: &Mutex<()>, waiter: &Waiter) {
+fn holds(mutex: &Mutex<()>, is_held: &AtomicBool, waiter: &Waiter) {
     let guard = mutex.lock().unwrap();
+    is_held.store(true, Ordering::Release);
     waiter.until_it_waits();
     thread::sleep(HELD);
     drop(guard);
@@ -47,10 +49,10 @@ fn a_contention_is_one_record_with_its_stack_and_delay() {
         waiter.until_it_waits();
         drop(held);
     });
-    let waiter = Waiter::default();
+    let (is_held, waiter) = (AtomicBool::new(false), Waiter::default());
     thread::scope(|scope| {
-        scope.spawn(|| holds(&mutex, &waiter));
-        while mutex.try_lock().is_ok() {
+        scope.spawn(|| holds(&mutex, &is_held, &waiter));
+        while !is_held.load(Ordering::Acquire) {
             thread::yield_now();
         }
         waiter.is_here();
