@@ -3,6 +3,7 @@
 //! Makes manual pages and shell completions beside the program: in `man` and `completions` of the
 //! directory that it is built in.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -66,29 +67,11 @@ fn preload(beside: &Path) -> io::Result<()> {
 fn wrapper(manifest: &Path) -> String {
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     let mut patches = String::new();
-    for name in [
-        "plimsoll",
-        "plimsoll-interpose",
-        "plimsoll-page",
-        "plimsoll-preload",
-        "plimsoll-postmortem",
-        "plimsoll-pprof",
-        "plimsoll-server",
-        "plimsoll-settings",
-        "plimsoll-symbolize",
-        "plimsoll-sys",
-        "plimsoll-unwind",
-    ] {
-        let folders = [name.to_owned(), format!("{name}-{VERSION}")];
-        let mut folders = folders
-            .iter()
-            .map(|folder| manifest.join("..").join(folder));
-        if let Some(folder) = folders.find(|folder| folder.join("Cargo.toml").is_file()) {
-            for part in ["Cargo.toml", "src"] {
-                println!("cargo::rerun-if-changed={}", folder.join(part).display());
-            }
-            patches.push_str(&format!("{name} = {{ path = {:?} }}\n", folder));
+    for (name, folder) in siblings(manifest) {
+        for part in ["Cargo.toml", "src"] {
+            println!("cargo::rerun-if-changed={}", folder.join(part).display());
         }
+        patches.push_str(&format!("{name} = {{ path = {folder:?} }}\n"));
     }
     format!(
         r#"[package]
@@ -117,6 +100,52 @@ debug = "limited"
 strip = "debuginfo"
 "#
     )
+}
+
+/// Returns the packages of this project that the library is made of, as far as their folders are beside this one: in
+/// the repository, or unpacked under their names and versions.
+fn siblings(manifest: &Path) -> BTreeMap<String, PathBuf> {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    let mut found = BTreeMap::new();
+    let mut wanted = vec!["plimsoll-preload".to_owned()];
+    while let Some(name) = wanted.pop() {
+        let folders = [name.clone(), format!("{name}-{VERSION}")];
+        let mut folders = folders
+            .map(|folder| manifest.join("..").join(folder))
+            .into_iter();
+        let read =
+            |folder: PathBuf| Some((fs::read_to_string(folder.join("Cargo.toml")).ok()?, folder));
+        let Some((text, folder)) = folders.find_map(read) else {
+            continue;
+        };
+        if found.insert(name, folder).is_none() {
+            wanted.extend(dependencies(&text));
+        }
+    }
+    found
+}
+
+/// Returns the packages of this project that a manifest names as dependencies, as cargo writes it for a package, too:
+/// `plimsoll-sys = { .. }` in a section, or `[dependencies.plimsoll-sys]`.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut is_in_section = false;
+    let mut names = Vec::new();
+    for line in manifest.lines() {
+        let name = match line.strip_prefix('[') {
+            Some(section) => {
+                let section = section.trim_end_matches(']');
+                is_in_section = section == "dependencies" || section.ends_with(".dependencies");
+                section.strip_prefix("dependencies.")
+            }
+            None => line.split(['=', '.']).next().filter(|_| is_in_section),
+        };
+        names.extend(
+            name.map(str::trim)
+                .filter(|name| name.starts_with("plimsoll"))
+                .map(str::to_owned),
+        );
+    }
+    names
 }
 
 /// Builds the package, without the network if possible. Returns whether that succeeded.
