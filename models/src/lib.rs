@@ -1,4 +1,4 @@
-//! Loom models of the lock-free code of `plimsoll`: the ledger, the cycles of the event table, the
+//! Loom models of the lock-free code of `plimsoll-core` and `plimsoll`: the ledger, the cycles of the event table, the
 //! table of waiters, and task slots. The sources are those of the crates, compiled with loom's atomics,
 //! without the rest. Empty without `--cfg loom`.
 //!
@@ -6,7 +6,10 @@
 
 #![cfg(loom)]
 
-#[path = "../../crates/plimsoll/src/ledger/mod.rs"]
+// The files of `plimsoll` name those of `plimsoll-core` so; both are modules of this crate.
+extern crate self as plimsoll_core;
+
+#[path = "../../crates/plimsoll-core/src/ledger/mod.rs"]
 mod ledger;
 
 #[allow(dead_code)]

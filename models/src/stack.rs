@@ -1,10 +1,10 @@
 //! The modelled parts of the event table.
 
-#[path = "../../crates/plimsoll/src/stack/epochs.rs"]
+#[path = "../../crates/plimsoll-core/src/stack/epochs.rs"]
 mod epochs;
-#[path = "../../crates/plimsoll/src/stack/heap_cycle.rs"]
+#[path = "../../crates/plimsoll-core/src/stack/heap_cycle.rs"]
 mod heap_cycle;
-#[path = "../../crates/plimsoll/src/stack/loom_models.rs"]
+#[path = "../../crates/plimsoll-core/src/stack/loom_models.rs"]
 mod loom_models;
 
 /// A stack's place in the table.

@@ -1,7 +1,7 @@
 //! The program and its libraries, with the tables that unwind their code.
 //!
 //! A list is made outside of hooks, from the mappings of the dynamic loader, and never changes.
-//! After code was loaded or unloaded, a new list replaces it (see `plimsoll::stack::capture`).
+//! After code was loaded or unloaded, a new list replaces it (see `plimsoll_core::stack::capture`).
 //!
 //! Objects that were loaded when the program started are never unloaded, so the list suffices to
 //! unwind their code. For a library that was loaded later, the loader must first confirm that the

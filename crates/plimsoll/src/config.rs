@@ -15,9 +15,10 @@ use crate::history;
 use crate::http;
 use crate::memory_limit;
 use crate::profile;
-use crate::settings::{self, MemoryLimit};
-use crate::stack::{self, Unwinder};
-use crate::{dump, export, maintenance, task, thread, warning};
+use crate::{dump, export, maintenance, task};
+use plimsoll_core::settings::{self, MemoryLimit};
+use plimsoll_core::stack::{self, Unwinder};
+use plimsoll_core::{thread, warning};
 
 /// The environment variable that contains all settings.
 const VARIABLE: &str = settings::VARIABLE;

@@ -83,8 +83,6 @@
     allow(dead_code, unused_imports)
 )]
 
-mod alloc;
-mod backend;
 #[cfg(any(
     feature = "bridge-metrics",
     feature = "bridge-opentelemetry",
@@ -94,17 +92,12 @@ pub mod bridge;
 mod config;
 mod contention;
 mod cpu;
-mod histogram;
 pub mod history;
 mod json;
 
-#[cfg(feature = "preload")]
-mod deferred_signals;
 pub mod dhat;
 mod dump;
-mod escape;
 mod export;
-mod fork;
 pub mod gc;
 #[cfg(all(feature = "interpose", target_os = "linux", not(plimsoll_portable_os)))]
 mod hook;
@@ -115,73 +108,41 @@ mod hook;
 #[path = "hook/absent.rs"]
 mod hook;
 pub mod http;
-mod internal_heap;
-mod internal_scope;
-mod internal_thread;
-#[cfg(all(
-    target_os = "linux",
-    target_env = "gnu",
-    target_pointer_width = "64",
-    not(plimsoll_portable_os)
-))]
-mod interpreter;
-#[cfg(not(all(
-    target_os = "linux",
-    target_env = "gnu",
-    target_pointer_width = "64",
-    not(plimsoll_portable_os)
-)))]
-#[path = "interpreter/absent.rs"]
-mod interpreter;
 pub mod label;
 mod leak;
-mod ledger;
 mod maintenance;
 pub mod measure;
 mod memory_limit;
 pub mod metrics;
-mod overhead;
 #[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
 mod postmortem;
 #[cfg(not(all(target_os = "linux", not(plimsoll_portable_os))))]
 #[path = "postmortem/absent.rs"]
 mod postmortem;
-#[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
-mod postmortem_file;
-#[cfg(not(all(target_os = "linux", not(plimsoll_portable_os))))]
-#[path = "postmortem_file/absent.rs"]
-mod postmortem_file;
 #[cfg(feature = "preload")]
 pub mod preload;
 pub mod profile;
 #[cfg(feature = "push")]
 pub mod push;
 mod recording;
-mod sampler;
-mod settings;
-#[cfg(feature = "preload")]
-mod single_thread;
-pub mod size_class;
-mod stack;
 mod startup;
 pub mod stats;
 mod symbol;
 pub mod sync;
 pub mod task;
 pub mod thread;
-mod wakeup;
-mod warning;
 
-pub use alloc::{Alloc, SamplingAlloc};
-#[cfg(feature = "jemalloc")]
-pub use backend::Jemalloc;
-#[cfg(feature = "mimalloc")]
-pub use backend::MiMalloc;
 pub use config::{Config, Plimsoll, config, start};
 pub use dump::dump;
 pub use measure::measure;
 pub use memory_limit::{MemoryPressure, MemoryThreshold, on_memory_threshold, set_memory_limit};
-pub use settings::{MemoryLimit, MemoryLimitError};
+pub use plimsoll_core::alloc::{Alloc, SamplingAlloc};
+#[cfg(feature = "jemalloc")]
+pub use plimsoll_core::backend::Jemalloc;
+#[cfg(feature = "mimalloc")]
+pub use plimsoll_core::backend::MiMalloc;
+pub use plimsoll_core::settings::{MemoryLimit, MemoryLimitError};
+pub use plimsoll_core::size_class;
 pub use stats::{
     CpuStats, GcStats, HeapStats, Histogram, LockStats, MappingStats, MemStats, cpu_stats,
     free_os_memory, gc_stats, heap_stats, lock_stats, mapping_stats, mem_stats, reconcile,

@@ -11,9 +11,9 @@ use plimsoll_sys::os::filter;
 use plimsoll_sys::os::fork::ForkLock;
 use plimsoll_sys::os::signals::BlockedSignals;
 
-use crate::fork::Order;
-use crate::internal_thread::MustEnd;
-use crate::{internal_scope, internal_thread, overhead, stack, thread, wakeup};
+use plimsoll_core::fork::Order;
+use plimsoll_core::internal_thread::MustEnd;
+use plimsoll_core::{internal_scope, internal_thread, overhead, stack, thread, wakeup};
 
 /// Starts the thread, once. It lives as long as the process, and sleeps until it is woken. Without
 /// it, the list of modules is refreshed when a profile is written.

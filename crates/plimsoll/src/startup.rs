@@ -4,8 +4,9 @@
 mod arch;
 mod heap;
 
-use crate::alloc::process;
-use crate::{contention, cpu, internal_heap, label, postmortem, settings, stack, thread};
+use crate::{contention, cpu, postmortem};
+use plimsoll_core::alloc::process;
+use plimsoll_core::{internal_heap, label, settings, stack, thread};
 
 /// The loader calls this before `main`, when the program's libraries are loaded and no other thread
 /// runs yet.
@@ -25,7 +26,7 @@ extern "C" fn prepare() {
     process::notice_filters();
     // First: allocations below may reach the program's allocator, and make it map memory.
     #[cfg(feature = "mmap")]
-    crate::alloc::mappings::start();
+    plimsoll_core::alloc::mappings::start();
     // jemalloc registers a destructor of threads that it never removes.
     #[cfg(feature = "jemalloc")]
     plimsoll_sys::os::loader::keep_this_library();

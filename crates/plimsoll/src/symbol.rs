@@ -1,5 +1,5 @@
 //! Names for addresses of this process: `plimsoll-symbolize`, with all of its memory, including the
-//! result, in Plimsoll's own heap (see [`crate::internal_heap`]).
+//! result, in Plimsoll's own heap (see [`plimsoll_core::internal_heap`]).
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use std::ops::Range;
 use plimsoll_symbolize::SearchedObjects;
 use plimsoll_symbolize::{Detail, InterpretedFrame, Recorded, Symbols};
 
-use crate::stack::{CPU_TABLE, TABLE};
-use crate::{internal_heap, internal_scope, interpreter};
+use plimsoll_core::stack::{CPU_TABLE, TABLE};
+use plimsoll_core::{internal_heap, internal_scope, interpreter};
 
 /// Does what [`plimsoll_symbolize::resolve`] does, and names functions of interpreters. Drop the result
 /// within an [`internal_scope::scope`].

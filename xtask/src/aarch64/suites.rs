@@ -62,6 +62,10 @@ pub const SUITES: &[Suite] = &[
     interpose("mappings"),
     Suite {
         limit_seconds: 900,
+        ..lib("plimsoll-core")
+    },
+    Suite {
+        limit_seconds: 900,
         // Reads the documentation's source.
         arguments: &["--skip", "the_documentation_lists_all_kinds"],
         ..lib("plimsoll")

@@ -31,6 +31,7 @@ pub fn gate(root: &Path) -> Result<(), String> {
     for selected in [
         "-p plimsoll --no-default-features --features tokio",
         "-p plimsoll --no-default-features",
+        "-p plimsoll-core --all-targets",
         "-p plimsoll-interpose --all-targets --features export,mmap,pthread",
         "-p plimsoll-preload --features library",
     ] {

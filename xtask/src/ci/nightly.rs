@@ -67,7 +67,7 @@ fn sanitizers(steps: &Steps, extent: Extent) -> Result<(), String> {
         steps.run_with(
             &all,
             &format!(
-                "cargo +nightly test -p plimsoll --target {target} --target-dir target/ci/{folder} {tests}"
+                "cargo +nightly test -p plimsoll -p plimsoll-core --target {target} --target-dir target/ci/{folder} {tests}"
             ),
         )
     };
@@ -229,7 +229,7 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
         "--workspace --exclude plimsoll-preload --features plimsoll/double-check --test memory -- consistency::",
         "--workspace --exclude plimsoll-preload --features plimsoll/jemalloc,plimsoll/mimalloc,plimsoll/mmap,plimsoll/pthread \
          --lib --test memory --test waits -- mapped mappings reconcile threads_are_counted unexplained pthread::",
-        "-p plimsoll --no-default-features --features lock_api,tokio --lib",
+        "-p plimsoll-core -p plimsoll --no-default-features --features plimsoll/lock_api,plimsoll/tokio --lib",
         "-p plimsoll --no-default-features --features lock_api,tokio --test threads_and_tasks --test waits -- \
          thread_spawn:: sync::waits",
     ];
@@ -403,7 +403,7 @@ fn other_targets(steps: &Steps) -> Result<(), String> {
     steps.run("cargo xtask check-platforms")?;
     for tests in [
         "-p plimsoll-interpose --test pass_through",
-        "-p plimsoll --lib --test waits",
+        "-p plimsoll -p plimsoll-core --lib --test waits",
     ] {
         steps.run(&format!(
             "cargo test --target x86_64-unknown-linux-musl --target-dir target/ci/musl {tests}"

@@ -50,6 +50,7 @@ pub const CRATES: &[Crate] = &[
     crate_with("plimsoll-pprof", "symbols"),
     crate_with("plimsoll-otlp", ""),
     crate_with("plimsoll-postmortem", ""),
+    crate_with("plimsoll-core", "interpose,jemalloc,mimalloc,mmap,tracing"),
     crate_with("plimsoll", FEATURES),
     crate_with("plimsoll-gc-arena", ""),
 ];

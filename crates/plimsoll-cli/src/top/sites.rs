@@ -241,7 +241,7 @@ impl Site {
 /// Returns whether a function is a helper of its callers: a function of the standard library, of C,
 /// or of a lock library.
 fn is_a_tool(frame: &Frame<'_>) -> bool {
-    const TOOLS: [&str; 10] = [
+    const TOOLS: [&str; 11] = [
         "__rustc::",
         "core::",
         "alloc::",
@@ -250,6 +250,7 @@ fn is_a_tool(frame: &Frame<'_>) -> bool {
         "parking_lot::",
         "parking_lot_core::",
         "plimsoll::",
+        "plimsoll_core::",
         "plimsoll_interpose::",
         "plimsoll_sys::",
     ];

@@ -14,7 +14,7 @@ pub mod prometheus_client;
 
 use crate::export::prometheus::series::{self, Metric};
 use crate::metrics::Gathered;
-use crate::{internal_scope, overhead};
+use plimsoll_core::{internal_scope, overhead};
 
 /// Returns all metrics with their current values.
 fn gather() -> Vec<Metric> {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use plimsoll_server::access::Names;
 
 use super::{Config, VARIABLE, words};
-use crate::alloc::postmortem::SETTING;
 use crate::cpu;
-use crate::settings::{Early, MemoryLimit};
-use crate::{postmortem_file, settings, thread};
+use plimsoll_core::alloc::postmortem::SETTING;
+use plimsoll_core::settings::{Early, MemoryLimit};
+use plimsoll_core::{postmortem_file, settings, thread};
 
 /// The end of a complaint about a word that may have been meant to protect the pages.
 pub(super) const NOT_SERVED: &str =

@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use crate::fork::Order;
 use crate::profile::{self, Format};
-use crate::warning;
-use crate::{internal_scope, overhead};
+use plimsoll_core::fork::Order;
+use plimsoll_core::warning;
+use plimsoll_core::{internal_scope, overhead};
 use plimsoll_sys::os::fork::ForkLock;
 use plimsoll_sys::os::process_id;
 

@@ -1,7 +1,7 @@
 //! All words of the settings, for complaints and for `PLIMSOLL=help`.
 
 use super::VARIABLE;
-use crate::warning;
+use plimsoll_core::warning;
 
 /// The word that prints all words. It has no value.
 pub(super) const HELP: &str = "help";

@@ -1,6 +1,6 @@
 //! Plimsoll's own contention, counted separately from the program's.
 //!
-//! A wait is Plimsoll's if its thread is in an [internal scope](crate::internal_scope::scope), as
+//! A wait is Plimsoll's if its thread is in an [internal scope](plimsoll_core::internal_scope::scope), as
 //! all of Plimsoll's threads are. It is also Plimsoll's if it is for one of Plimsoll's locks: a
 //! [`Mutex`](plimsoll_sys::primitives::Mutex), or the lock of Plimsoll's heap. Such a wait never
 //! enters the table of waiters, so no release is blamed for it, whichever thread releases the lock.
@@ -14,9 +14,9 @@ use plimsoll_sys::os::clock;
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use super::{WaitKind, record, suspend};
-use crate::internal_scope;
 use crate::recording;
-use crate::stack::{Registers, Start};
+use plimsoll_core::internal_scope;
+use plimsoll_core::stack::{Registers, Start};
 
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 static NANOSECONDS: AtomicU64 = AtomicU64::new(0);

@@ -53,7 +53,7 @@ pub(crate) use wait::is_waited_for;
 pub(crate) use wait::release;
 pub(crate) use wait::{Ended, Release, Wait, release_by_reader, release_key};
 
-use crate::fork::Order;
+use plimsoll_core::fork::Order;
 use waiters::WAITERS;
 
 /// Prepares the tables of waiters. Called once, before `main`.

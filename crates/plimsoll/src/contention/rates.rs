@@ -10,8 +10,8 @@ use plimsoll_sys::os::clock;
 use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
-use crate::fork::Order;
 use crate::recording;
+use plimsoll_core::fork::Order;
 
 /// Nanoseconds of waiting per sample of the block profile; 0 for no samples.
 static BLOCK_RATE: AtomicU64 = AtomicU64::new(0);

@@ -2,8 +2,8 @@
 
 use super::rates::Weighted;
 use super::{WaitKind, internal, rates, totals};
-use crate::label;
-use crate::stack::{self, Kind, Start, TABLE};
+use plimsoll_core::label;
+use plimsoll_core::stack::{self, Kind, Start, TABLE};
 
 /// The cells of a bucket of [`Kind::Block`], [`Kind::Mutex`] or [`Kind::SelfContention`].
 pub(crate) mod cell {

@@ -7,7 +7,7 @@ use plimsoll_sys::os::clock;
 use super::record::EventInfo;
 use super::waiters::Place;
 use super::{WAITERS, WaitKind, record};
-use crate::stack::Start;
+use plimsoll_core::stack::Start;
 
 thread_local! {
     /// A key, and the nanoseconds for which this thread has waited on it in waits that are not

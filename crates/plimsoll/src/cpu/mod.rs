@@ -25,11 +25,11 @@ use plimsoll_sys::os::clock;
 use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
-use crate::fork::Order;
-use crate::label::Labels;
-use crate::settings;
-use crate::stack::{Bucket, CPU_TABLE, Kind, StackName};
 use crate::task;
+use plimsoll_core::fork::Order;
+use plimsoll_core::label::Labels;
+use plimsoll_core::settings;
+use plimsoll_core::stack::{Bucket, CPU_TABLE, Kind, StackName};
 
 #[cfg(all(feature = "interpose", target_os = "linux", not(plimsoll_portable_os)))]
 pub(crate) use os::before_filter;

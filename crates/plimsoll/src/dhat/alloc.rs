@@ -6,8 +6,8 @@ use plimsoll_sys::primitives::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::HeapStats;
 use super::blocks::Blocks;
-use crate::alloc::Alloc as Inner;
-use crate::internal_scope;
+use plimsoll_core::alloc::Alloc as Inner;
+use plimsoll_core::internal_scope;
 
 /// The global allocator for [`Profiler`](super::Profiler): the system's, with Plimsoll's counts and
 /// samples, as [`plimsoll::Alloc::system()`](crate::Alloc::system).

@@ -14,8 +14,8 @@ use crate::export::{self, Extent};
 use crate::profile::delta::difference;
 use crate::profile::reading::{Reading, Sample, Stack, Tag, ValueType};
 use crate::profile::{self, Profile};
-use crate::stack::{self, TABLE};
-use crate::{internal_heap, internal_scope, overhead, settings};
+use plimsoll_core::stack::{self, TABLE};
+use plimsoll_core::{internal_heap, internal_scope, overhead, settings};
 
 /// The settings that a profiler changed, and the heap profile at its creation.
 pub(super) struct Recording {

@@ -37,7 +37,7 @@
 //!
 //! # Differences
 //! * The profile is a pprof file, `dhat-heap.pb.gz`, for `plimsoll report`, `plimsoll view` and
-//!   `go tool pprof`. Its sizes are those of Plimsoll's [size classes](crate::size_class): a site's bytes may
+//!   `go tool pprof`. Its sizes are those of Plimsoll's [size classes](plimsoll_core::size_class): a site's bytes may
 //!   exceed the requested bytes, by at most 7 bytes a block up to 1 KiB.
 //! * A profiler sets the [rate of samples](crate::profile::set_heap_rate) to 1 until it ends, so the
 //!   profile has every allocation. Threads that exist already follow within their next MiB. A
@@ -68,7 +68,7 @@ pub use assertions::{assert, assert_eq, assert_ne, is_violated};
 
 use file::Recording;
 
-use crate::fork::Order;
+use plimsoll_core::fork::Order;
 
 /// The allocations since the running [`Profiler`] was created, on all threads. Sizes are those that the
 /// program requested.
@@ -200,7 +200,7 @@ impl ProfilerBuilder {
     /// stands for the maximum, 1024. Inlined calls and functions of the allocator do not count. The
     /// default is [`set_stack_depth`](crate::profile::set_stack_depth)'s, 128 frames, instead of 10.
     pub fn trim_backtraces(mut self, max_frames: Option<usize>) -> Self {
-        self.depth = Some(max_frames.map_or(crate::stack::DEEPEST, |frames| frames.max(4)));
+        self.depth = Some(max_frames.map_or(plimsoll_core::stack::DEEPEST, |frames| frames.max(4)));
         self
     }
 

@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 
 use plimsoll_sys::os::file_size;
 
-use crate::internal_scope;
 use crate::profile::{self, Format};
+use plimsoll_core::internal_scope;
 
 pub(crate) use os::on_sigquit;
 

@@ -10,9 +10,9 @@ use plimsoll_symbolize::is_placeholder;
 use plimsoll_symbolize::leaves::{LeafRule, visible};
 
 use super::page::Parts;
-use crate::escape;
 use crate::leak::Leak;
 use crate::profile::activity::{Creator, Record, Spawned};
+use plimsoll_core::escape;
 
 use plimsoll_symbolize::Symbols;
 

@@ -9,7 +9,8 @@ use super::distinct;
 use super::dump::frames_of;
 use super::json_frames::put_frames;
 use crate::history::{Growth, READINGS_NEEDED, SiteGrowth};
-use crate::{stack, symbol};
+use crate::symbol;
+use plimsoll_core::stack;
 
 /// The maximum number of sites that are written.
 const MAX_SITES: usize = 200;

@@ -2,9 +2,9 @@
 
 use plimsoll_symbolize::Symbols;
 
-use crate::label;
 use crate::profile::reading::Tag;
 use crate::profile::{Described, describe};
+use plimsoll_core::label;
 
 /// The labels of a sample.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use plimsoll_server::answer::Text;
 
-use crate::overhead;
+use plimsoll_core::overhead;
 
 /// The source of a [`TextPage`]: parts that can be formatted in any order, with the same result
 /// each time.

@@ -6,7 +6,7 @@ use plimsoll_symbolize::leaves::allocation::allocated_type;
 
 use super::labels::{Labels, labels};
 use crate::profile::reading::{Reading, Sample, Stack, Tag};
-use crate::stack;
+use plimsoll_core::stack;
 
 /// The label of the type for which memory was allocated.
 const TYPE: &str = "type";

@@ -6,12 +6,13 @@ use std::path::Path;
 use plimsoll_symbolize::Detail;
 
 use super::{Extent, TextPage, dump, pprof, replace_file, text};
+use crate::profile;
 use crate::profile::delta::difference;
 use crate::profile::reading::Reading;
 use crate::profile::snapshot::Snapshot;
 use crate::profile::{Format, Profile, cpu, wall};
 use crate::stats::fragmentation::Unavailable;
-use crate::{internal_heap, internal_scope, overhead, profile, stack};
+use plimsoll_core::{internal_heap, internal_scope, overhead, stack};
 
 impl Profile {
     /// Writes the profile of everything up to now, without stopping the program. Most of the time

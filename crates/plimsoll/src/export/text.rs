@@ -7,7 +7,7 @@ use plimsoll_symbolize::leaves::LeafRule;
 use super::labels::labels;
 use super::page::Parts;
 use super::visible_frames::visible_frames;
-use crate::escape::{put_name, put_quoted};
+use plimsoll_core::escape::{put_name, put_quoted};
 
 use plimsoll_symbolize::Symbols;
 

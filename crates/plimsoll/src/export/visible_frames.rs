@@ -3,7 +3,7 @@
 use plimsoll_symbolize::Symbols;
 use plimsoll_symbolize::leaves::{LeafRule, visible};
 
-use crate::stack;
+use plimsoll_core::stack;
 
 /// Returns the visible frames of a stack, at most as many as the current depth. Also returns the
 /// number of innermost lines of the first frame that are hidden.

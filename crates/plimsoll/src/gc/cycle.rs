@@ -6,9 +6,9 @@ use std::sync::Arc;
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use super::registry::{Attached, REQUESTED};
-use crate::sampler::sweep;
-use crate::stack::TABLE;
-use crate::wakeup;
+use plimsoll_core::sampler::sweep;
+use plimsoll_core::stack::TABLE;
+use plimsoll_core::wakeup;
 
 use super::record::{Record, Termination};
 

@@ -149,7 +149,7 @@ impl Collector {
 
     fn new(name: &str, stops_all_threads: bool) -> Result<Self, Error> {
         {
-            let _own = crate::internal_scope::scope();
+            let _own = plimsoll_core::internal_scope::scope();
             os::cpus::look();
         }
         os::clock::prepare();

@@ -7,7 +7,7 @@ use plimsoll_sys::primitives::{AtomicBool, AtomicU64, Ordering};
 
 use super::CpuClass;
 use super::latch::{Latch, Words};
-use crate::histogram::TimeCounts;
+use plimsoll_core::histogram::TimeCounts;
 
 /// The number of entries of [`MemStats::pause_ns`](crate::MemStats::pause_ns) and
 /// [`MemStats::pause_end`](crate::MemStats::pause_end), as in Go.

@@ -10,9 +10,9 @@ use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use super::Error;
 use super::record::{Figures, Pauses, Record};
-use crate::fork::Order;
-use crate::internal_scope;
-use crate::stack::TABLE;
+use plimsoll_core::fork::Order;
+use plimsoll_core::internal_scope;
+use plimsoll_core::stack::TABLE;
 
 /// The number of different names that collectors can have.
 pub const MAX_NAMES: usize = 64;

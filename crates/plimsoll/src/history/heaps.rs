@@ -1,9 +1,9 @@
 //! Kept readings of the heap profile: at each new maximum of the heap, and at growing intervals.
 
 use super::spacing::{PERIOD, Spacing};
-use crate::label::Labels;
-use crate::sampler::{WEIGHT_BITS, cell};
-use crate::stack::{Kind, Record, TABLE};
+use plimsoll_core::label::Labels;
+use plimsoll_core::sampler::{WEIGHT_BITS, cell};
+use plimsoll_core::stack::{Kind, Record, TABLE};
 
 /// The smallest heap, in bytes, of which a maximum is kept.
 const LEAST_MAXIMUM: f64 = (1 << 20) as f64;

@@ -44,17 +44,15 @@ use plimsoll_sys::os::clock;
 use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::fork::Order;
 use crate::profile::delta::difference;
 use crate::profile::heap::IN_USE_TYPES;
 use crate::profile::moment::Moment;
 use crate::profile::reading::{MAX_VALUES, Reading, Sample, Stack, Tag, ValueType};
 use crate::profile::snapshot::Snapshot;
 use crate::profile::{self, Profile};
-use crate::{
-    internal_heap, internal_scope, maintenance, metrics, overhead, postmortem_file, sampler,
-    settings,
-};
+use crate::{maintenance, metrics};
+use plimsoll_core::fork::Order;
+use plimsoll_core::{internal_heap, internal_scope, overhead, postmortem_file, sampler, settings};
 
 pub use growth::{
     Growth, GrowthThreshold, READINGS_NEEDED, SiteGrowth, Verdict, growth, on_growth,

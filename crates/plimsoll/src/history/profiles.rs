@@ -341,9 +341,9 @@ mod tests {
     use plimsoll_symbolize::leaves::Leaf;
 
     use super::*;
-    use crate::label::Labels;
     use crate::profile::moment::Moment;
     use crate::profile::reading::{TextReading, Total, ValueType};
+    use plimsoll_core::label::Labels;
 
     static STACKS: [usize; 5000] = [7; 5000];
 

@@ -11,7 +11,7 @@ use plimsoll_sys::primitives::{AtomicBool, AtomicUsize, Ordering};
 
 use super::sites;
 use crate::contention::{self, WaitKind};
-use crate::internal_thread;
+use plimsoll_core::internal_thread;
 
 /// The range in which the contended futex word lies, and the return address of its waiter.
 static FROM: AtomicUsize = AtomicUsize::new(0);

@@ -21,7 +21,8 @@ use plimsoll_sys::os::filter::{self, Calls, Named};
 use plimsoll_sys::os::signals::BlockedSignals;
 use plimsoll_sys::os::{self, clock, probe, region::PAGE, syscall};
 
-use crate::{cpu, internal_scope, internal_thread, stack};
+use crate::cpu;
+use plimsoll_core::{internal_scope, internal_thread, stack};
 
 /// Starts to observe filters.
 pub(crate) fn start() {
@@ -209,7 +210,7 @@ fn prepare(filter: &Filter, allowed: Calls) -> Before {
     if !suffice {
         internal_thread::end_all(PATIENCE);
     }
-    crate::wakeup::wake();
+    plimsoll_core::wakeup::wake();
     cpu::before_filter(&allowed);
     // Later, files cannot be read: the names of code that is loaded by now are known.
     stack::refresh_modules();

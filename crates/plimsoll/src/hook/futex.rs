@@ -8,7 +8,7 @@ use super::{calibrate, parking_lot, sites};
 use crate::contention::meter::{self, Timed};
 use crate::contention::{self, Ended, Wait, WaitKind, internal};
 use crate::recording;
-use crate::stack::{Registers, Start};
+use plimsoll_core::stack::{Registers, Start};
 
 /// Makes the intercepted call, and records it if it waits or wakes. The hook.
 pub(super) unsafe extern "C" fn called(call: &Call) -> isize {

@@ -15,7 +15,7 @@ use plimsoll_symbolize::SearchedObjects;
 use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 use plimsoll_sys::primitives::{AtomicBool, Ordering};
 
-use crate::fork::Order;
+use plimsoll_core::fork::Order;
 
 /// The state of the hooks' set-up.
 pub(crate) struct Progress {
@@ -77,7 +77,7 @@ pub(crate) fn find_sites() {
 fn want_sites() -> bool {
     let found = SITES_FOUND.load(Ordering::Acquire);
     if !found && !SITES_WANTED.swap(true, Ordering::Relaxed) {
-        crate::wakeup::wake();
+        plimsoll_core::wakeup::wake();
     }
     found
 }

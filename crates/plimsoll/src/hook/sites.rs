@@ -14,8 +14,8 @@ use plimsoll_symbolize::SearchedObjects;
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::contention::WaitKind;
-use crate::stack::{self, Start};
 use crate::symbol;
+use plimsoll_core::stack::{self, Start};
 
 /// The classification of a place where threads wait.
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 
 use plimsoll_interpose::threads::{self, Creation, Start};
 
-use crate::stack::{self, Registers};
-use crate::thread;
-use crate::thread::creation::{self, Birth};
-use crate::thread::stacks;
+use plimsoll_core::stack::{self, Registers};
+use plimsoll_core::thread;
+use plimsoll_core::thread::creation::{self, Birth};
+use plimsoll_core::thread::stacks;
 
 /// Starts to record the creator of each thread.
 pub(crate) fn start() {
@@ -27,7 +27,7 @@ pub(crate) fn call_at_creations(observer: fn()) {
 /// Makes a thread, and records its creator.
 unsafe extern "C" fn called(creation: &Creation) -> c_int {
     #[cfg(feature = "preload")]
-    crate::single_thread::note_creation();
+    plimsoll_core::single_thread::note_creation();
     #[cfg(feature = "preload")]
     if let Some(observer) = AT_CREATIONS.get() {
         observer();

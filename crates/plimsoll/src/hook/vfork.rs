@@ -1,6 +1,6 @@
 //! Hooks of `vfork`, whose child shares the memory of its parent and runs on its thread.
 
-use crate::alloc::thread;
+use plimsoll_core::alloc::thread;
 
 /// Starts to observe `vfork`.
 pub(crate) fn start() {

@@ -5,7 +5,8 @@ use plimsoll_server::answer::Answer;
 use super::pages::Page;
 use super::parameters::Parameters;
 use super::{Request, vars};
-use crate::{export, history, internal_heap, internal_scope, overhead};
+use crate::{export, history};
+use plimsoll_core::{internal_heap, internal_scope, overhead};
 
 /// The entry in the list of pages.
 pub(super) const PAGE: Page = Page {

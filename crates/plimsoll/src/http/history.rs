@@ -8,7 +8,7 @@ use super::parameters::Parameters;
 use super::{Request, vars};
 use crate::export;
 use crate::history;
-use crate::{internal_scope, overhead};
+use plimsoll_core::{internal_scope, overhead};
 
 /// The entry in the list of pages.
 pub(super) const PAGE: Page = Page {

@@ -98,7 +98,7 @@ use plimsoll_server::answer::{Answer, Step};
 
 use self::headers::{Headers, Peers};
 use self::pprof::Delta;
-use crate::{internal_heap, internal_scope, overhead};
+use plimsoll_core::{internal_heap, internal_scope, overhead};
 
 #[cfg(feature = "axum")]
 pub use self::axum::router;

@@ -14,8 +14,8 @@ use plimsoll_sys::os::process_id;
 use super::clients::Clients;
 use super::pprof::Delta;
 use super::{Request, finish, pages};
-use crate::internal_thread::{self, OwnThread};
-use crate::{internal_heap, internal_scope};
+use plimsoll_core::internal_thread::{self, OwnThread};
+use plimsoll_core::{internal_heap, internal_scope};
 
 /// A running server. It stops when this value is dropped. The drop closes the listening socket, and
 /// then waits until the answers under way are sent, for at most two seconds. It does not wait for
@@ -165,13 +165,16 @@ impl served::Pages for Pages {
     }
 
     fn spawn(&self, name: &'static CStr, work: Work) -> io::Result<Box<dyn Thread>> {
-        Ok(Box::new(internal_thread::spawn(name, work)?))
+        Ok(Box::new(ServerThread(internal_thread::spawn(name, work)?)))
     }
 }
 
-impl Thread for OwnThread {
+/// A thread of Plimsoll that works for the server.
+struct ServerThread(OwnThread);
+
+impl Thread for ServerThread {
     fn join(self: Box<Self>) {
-        (*self).join();
+        self.0.join();
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use plimsoll_server::answer::Answer;
 
 use super::{Request, Response};
-use crate::internal_scope;
+use plimsoll_core::internal_scope;
 
 /// Reports the end of the request: it is dropped with the future that waits for the answer.
 struct Gone(Arc<AtomicBool>);

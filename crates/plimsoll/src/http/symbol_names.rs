@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use plimsoll_symbolize::Detail;
 
-use crate::escape::put_name;
-use crate::stack;
 use crate::symbol;
+use plimsoll_core::escape::put_name;
+use plimsoll_core::stack;
 
 /// Returns names for addresses: `pprof` requests those that a profile lacks.
 pub(super) fn answer(query: &str) -> String {

@@ -11,7 +11,7 @@ use plimsoll_sys::os::copied_memory::PAGE_WORDS;
 
 use crate::contention::holder::{self, Wait};
 use crate::recording;
-use crate::thread::joins::{Descriptors, Join};
+use plimsoll_core::thread::joins::{Descriptors, Join};
 
 /// A thread that will never get the lock that it waits for, or see the end of the thread that it
 /// joins; or a task that probably will not.

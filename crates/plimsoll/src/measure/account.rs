@@ -7,10 +7,10 @@ use std::sync::Arc;
 use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 
 use super::Measured;
-use crate::alloc::measured::Totals;
-use crate::fork::Order;
-use crate::internal_scope;
 use crate::task::Tracked;
+use plimsoll_core::alloc::measured::Totals;
+use plimsoll_core::fork::Order;
+use plimsoll_core::internal_scope;
 
 /// What tracked tasks allocate and free in their polls, and when they are dropped, on any thread. All
 /// counts are exact.

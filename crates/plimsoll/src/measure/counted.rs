@@ -6,8 +6,8 @@ use std::path::Path;
 use plimsoll_symbolize::{Detail, leaves};
 use plimsoll_sys::primitives::Ordering;
 
-use crate::alloc::measured::{Counts, Totals};
 use crate::profile::{self, Frame};
+use plimsoll_core::alloc::measured::{Counts, Totals};
 
 /// What was allocated and freed in a measurement, or by the tasks of a [`TaskAccount`]. All counts are
 /// exact.

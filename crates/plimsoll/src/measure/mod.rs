@@ -34,8 +34,8 @@ pub use counted::{AllocationSite, Measured};
 
 use plimsoll_sys::primitives::{AtomicBool, Ordering};
 
-use crate::alloc::measured::{self, Counts, Sites};
-use crate::internal_scope;
+use plimsoll_core::alloc::measured::{self, Counts, Sites};
+use plimsoll_core::internal_scope;
 
 /// Calls `work` and counts what the calling thread allocates and frees meanwhile.
 ///

@@ -10,8 +10,8 @@ mod watch;
 
 use std::sync::Arc;
 
-use crate::internal_scope;
-use crate::settings::{MemoryLimit, MemoryLimitError};
+use plimsoll_core::internal_scope;
+use plimsoll_core::settings::{MemoryLimit, MemoryLimitError};
 use thresholds::Threshold;
 use watch::lock;
 

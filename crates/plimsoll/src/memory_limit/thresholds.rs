@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::MemoryPressure;
-use crate::settings::share;
+use plimsoll_core::settings::share;
 
 /// The function that is called at a threshold.
 pub(super) type Callback = Arc<dyn Fn(&MemoryPressure) + Send + Sync>;

@@ -11,11 +11,12 @@ use plimsoll_sys::os::{residency, thread_stack};
 
 use super::MemoryPressure;
 use super::thresholds::{Callback, Threshold};
-use crate::fork::Order;
-use crate::settings::share;
+use crate::gc;
 use crate::stats::{self, accounts, mem_stats};
-use crate::thread::stacks;
-use crate::{gc, internal_scope, internal_thread, overhead};
+use plimsoll_core::fork::Order;
+use plimsoll_core::settings::share;
+use plimsoll_core::thread::stacks;
+use plimsoll_core::{internal_scope, internal_thread, overhead};
 
 /// The periods of the thread's checks. The first applies when little memory is left below the next
 /// threshold.

@@ -6,14 +6,14 @@ use plimsoll_sys::os::{cpus, residency};
 
 use crate::contention::{self, Totals};
 use crate::gc::{self, Figures, Pauses};
-use crate::histogram::Counts;
-use crate::internal_scope;
 use crate::profile::LostEvents;
 use crate::stats::heap_pages::HeapReading;
 use crate::stats::outside_heap::OutsideHeap;
 use crate::stats::{CpuStats, HeapStats, MemStats, cpu_stats};
 use crate::task::{self, States};
-use crate::thread;
+use plimsoll_core::histogram::Counts;
+use plimsoll_core::internal_scope;
+use plimsoll_core::thread;
 
 /// The sources of all metrics. The figures of a group belong to one gathering; groups are gathered
 /// some microseconds apart.

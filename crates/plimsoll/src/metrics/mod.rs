@@ -30,9 +30,9 @@ use std::borrow::Cow;
 
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
-pub use crate::histogram::Histogram;
-use crate::overhead;
 pub(crate) use gather::Gathered;
+pub use plimsoll_core::histogram::Histogram;
+use plimsoll_core::overhead;
 use table::{METRICS, Read};
 
 /// The bits of the growth of leaking sites, in bytes a second.

@@ -7,10 +7,10 @@ mod sched;
 
 use super::gather::Gathered;
 use super::{Description, Kind};
-use crate::histogram::Histogram;
-use crate::histogram::TimeCounts;
-use crate::size_class::go;
 use crate::stats::{ClassCounts, LargeCounts};
+use plimsoll_core::histogram::Histogram;
+use plimsoll_core::histogram::TimeCounts;
+use plimsoll_core::size_class::go;
 
 /// A row of the table.
 #[derive(Clone, Copy)]

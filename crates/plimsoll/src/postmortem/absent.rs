@@ -1,9 +1,9 @@
 //! Replaces the module on systems without post-mortem files.
 
-use crate::alloc::counts::HeapDelta;
-use crate::alloc::postmortem::SETTING;
-use crate::ledger::Reader;
-use crate::{settings, warning};
+use plimsoll_core::alloc::counts::HeapDelta;
+use plimsoll_core::alloc::postmortem::SETTING;
+use plimsoll_core::ledger::Reader;
+use plimsoll_core::{settings, warning};
 
 /// Warns if the environment requests a file.
 pub(crate) fn prepare() {

@@ -40,14 +40,16 @@ use plimsoll_sys::os::region::{self, PAGE};
 use plimsoll_sys::os::syscall::{call, call3};
 use plimsoll_sys::primitives::{AtomicBool, AtomicU64, Ordering};
 
-use crate::alloc::counts::{self, HEAP, HeapDelta};
-use crate::alloc::postmortem::SETTING;
-use crate::fork::Order;
-use crate::ledger::{GENERATION_BYTES, Reader};
-use crate::postmortem_file::{self, Refusal, end_of, expanded, header, notes, now_nanos, part_of};
-use crate::stack::TABLE;
 use crate::symbol;
-use crate::{internal_scope, settings, warning};
+use plimsoll_core::alloc::counts::{self, HEAP, HeapDelta};
+use plimsoll_core::alloc::postmortem::SETTING;
+use plimsoll_core::fork::Order;
+use plimsoll_core::ledger::{GENERATION_BYTES, Reader};
+use plimsoll_core::postmortem_file::{
+    self, Refusal, end_of, expanded, header, notes, now_nanos, part_of,
+};
+use plimsoll_core::stack::TABLE;
+use plimsoll_core::{internal_scope, settings, warning};
 
 /// Whether [`prepare`] was called. The preloaded library calls it before it clears the environment;
 /// the loader's call comes later.
@@ -91,7 +93,10 @@ pub(crate) fn prepare() {
 fn note_early(header: &[AtomicU64]) {
     let early = HEAP.counted_early();
     let place = part_of(header, word::SHARED).base + 2 * GENERATION_BYTES;
-    for (at, &count) in crate::ledger::Delta::words(&early).iter().enumerate() {
+    for (at, &count) in plimsoll_core::ledger::Delta::words(&early)
+        .iter()
+        .enumerate()
+    {
         // SAFETY: the address is within the third page of that part, which is accessible and large
         // enough for a delta.
         unsafe { &*((place + 8 * at) as *const AtomicU64) }.store(count, Ordering::Relaxed);

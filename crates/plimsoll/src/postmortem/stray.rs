@@ -15,9 +15,9 @@ use plimsoll_sys::os::syscall::call;
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use super::{leave_history, replace};
-use crate::alloc::counts::HEAP;
-use crate::postmortem_file::{self, header, notes, part_of};
-use crate::stack::TABLE;
+use plimsoll_core::alloc::counts::HEAP;
+use plimsoll_core::postmortem_file::{self, header, notes, part_of};
+use plimsoll_core::stack::TABLE;
 
 /// Marks the file and continues in private memory. For hooks: makes system calls only.
 #[cold]

@@ -11,17 +11,17 @@ use plimsoll_sys::os::filter;
 use plimsoll_sys::primitives::{AtomicBool, AtomicPtr, Ordering};
 use plimsoll_unwind::walk_cache;
 
-use crate::alloc;
-use crate::alloc::counts::{HEAP, HeapDelta};
-use crate::alloc::malloc;
-use crate::ledger::Cut;
 use crate::profile::moment::Moment;
 use crate::profile::reading::Reading;
 use crate::profile::{self, LostEvents};
-use crate::stack::{Baseline, CPU_TABLE, TABLE};
 use crate::stats::LockStats;
 use crate::stats::lock_stats;
-use crate::{single_thread, thread};
+use plimsoll_core::alloc;
+use plimsoll_core::alloc::counts::{HEAP, HeapDelta};
+use plimsoll_core::alloc::malloc;
+use plimsoll_core::ledger::Cut;
+use plimsoll_core::stack::{Baseline, CPU_TABLE, TABLE};
+use plimsoll_core::{single_thread, thread};
 
 /// Counts since the process began, or since an ancestor did.
 pub(super) struct Counted {

@@ -26,7 +26,7 @@ use plimsoll_sys::primitives::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fen
 use super::{is_alone, report, reports};
 use crate::maintenance::{self, PeriodicCheck};
 use crate::profile::memory::{self, ByOwner};
-use crate::{internal_heap, internal_scope, overhead, postmortem_file, wakeup};
+use plimsoll_core::{internal_heap, internal_scope, overhead, postmortem_file, wakeup};
 
 /// The account, in the form of the post-mortem file.
 static ACCOUNT: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];

@@ -28,13 +28,13 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-pub use crate::alloc::malloc::{
+pub use plimsoll_core::alloc::malloc::{
     UnderlyingKind, calloc, free, has_allocator as program_has_allocator, is_allocators, malloc,
     memalign, posix_memalign, realloc, reallocarray, redirect as redirect_program, underlying_kind,
     usable_size,
 };
 
-pub use crate::deferred_signals::put_off;
+pub use plimsoll_core::deferred_signals::put_off;
 
 use plimsoll_sys::os::file_size;
 use plimsoll_sys::os::files;
@@ -48,16 +48,17 @@ use plimsoll_sys::os::wipe_on_fork::Forgotten;
 use plimsoll_sys::primitives::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use plimsoll_unwind::unwind_tables::known_rules;
 
-use crate::alloc::counts::HEAP;
-use crate::alloc::{malloc, process, thread as alloc_thread};
-use crate::backend;
-use crate::deferred_signals::Counting;
-use crate::fork::Order;
 use crate::maintenance::PeriodicCheck;
-use crate::stack::{CPU_TABLE, TABLE};
-use crate::{
-    alloc, config, hook, internal_heap, internal_scope, internal_thread, maintenance, postmortem,
-    postmortem_file, sampler, single_thread, stack, symbol, thread, wakeup,
+use crate::{config, hook, maintenance, postmortem, symbol};
+use plimsoll_core::alloc::counts::HEAP;
+use plimsoll_core::alloc::{malloc, process, thread as alloc_thread};
+use plimsoll_core::backend;
+use plimsoll_core::deferred_signals::Counting;
+use plimsoll_core::fork::Order;
+use plimsoll_core::stack::{CPU_TABLE, TABLE};
+use plimsoll_core::{
+    alloc, internal_heap, internal_scope, internal_thread, postmortem_file, sampler, single_thread,
+    stack, thread, wakeup,
 };
 
 /// The allocator of the library itself: its blocks count as Plimsoll's own.
@@ -582,5 +583,5 @@ fn discard_interrupted(in_event: bool) {
 
 /// Abandons the thread's current work. For signal handlers that end the process.
 pub fn abandon_what_is_under_way() {
-    crate::internal_scope::leave_all();
+    plimsoll_core::internal_scope::leave_all();
 }

@@ -24,18 +24,18 @@ use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
 use super::inherited::{self, Counted, Inherited, Live};
 use super::{arguments, confined, maximum, roll, shared_file, wall};
-use crate::alloc::malloc::{self, UnderlyingKind};
 use crate::export;
-use crate::internal_heap;
 use crate::json::Object;
 use crate::profile;
 use crate::profile::memory::AtExit;
 use crate::profile::reading::Reading;
-use crate::sampler;
-use crate::single_thread;
-use crate::stack::{self, TABLE};
 use crate::stats::outside_heap::OutsideHeap;
 use crate::stats::{ClassCounts, HeapStats};
+use plimsoll_core::alloc::malloc::{self, UnderlyingKind};
+use plimsoll_core::internal_heap;
+use plimsoll_core::sampler;
+use plimsoll_core::single_thread;
+use plimsoll_core::stack::{self, TABLE};
 
 /// The start of the process, as far as this library knows it, by [`clock::since_boot`].
 static BEGAN: AtomicU64 = AtomicU64::new(0);

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use super::reading::Stack;
 use super::waiting;
-use crate::label::Labels;
 use crate::leak::deadlock::Stuck;
 use crate::leak::{self, Leak};
 use crate::task::{self, TaskRecord};
-use crate::thread::calls::{self, Doing};
-use crate::thread::{Extent, State, Thread};
+use plimsoll_core::label::Labels;
+use plimsoll_core::thread::calls::{self, Doing};
+use plimsoll_core::thread::{Extent, State, Thread};
 
 /// A thread or task.
 #[derive(Clone, Debug)]

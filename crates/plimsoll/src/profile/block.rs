@@ -5,7 +5,7 @@ use plimsoll_pprof::kinds::{self, ProfileKind};
 use super::Source;
 use super::delays;
 use super::reading::{Reading, TextReading};
-use crate::stack::Kind;
+use plimsoll_core::stack::Kind;
 
 pub(super) struct Block;
 

@@ -53,8 +53,8 @@ use super::reading::{
 use super::snapshot::Snapshot;
 use super::{Profile, Source};
 use crate::cpu::{self, Missing, Session, Site};
-use crate::fork::Order;
-use crate::{internal_scope, overhead, stack};
+use plimsoll_core::fork::Order;
+use plimsoll_core::{internal_scope, overhead, stack};
 
 pub use crate::cpu::{DEFAULT_RATE, MAX_RATE, StartError};
 

@@ -17,9 +17,9 @@ use plimsoll_sys::primitives::{AtomicUsize, Ordering};
 
 use super::reading::{Frames, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::{BUILT_IN, OWN, Profile, Source};
-use crate::internal_scope;
-use crate::label::{self, Labels};
-use crate::stack::{self, Bucket, Kind, Registers, Start, TABLE};
+use plimsoll_core::internal_scope;
+use plimsoll_core::label::{self, Labels};
+use plimsoll_core::stack::{self, Bucket, Kind, Registers, Start, TABLE};
 
 /// Maximum number of profiles that a program can define.
 pub const MAX_CUSTOM: usize = 64;
@@ -184,7 +184,7 @@ impl Profile {
     }
 
     /// Adds an entry, which stays in the profile until it is dropped, on any thread. The entry has
-    /// the caller's stack and its current [labels](crate::label).
+    /// the caller's stack and its current [labels](plimsoll_core::label).
     ///
     /// The first `skip` frames are omitted: with 0, the stack begins in the function that calls
     /// this. Inlined calls are part of the frame of their caller, and 32 frames are kept. If `skip`

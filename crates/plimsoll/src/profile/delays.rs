@@ -4,8 +4,8 @@ use super::moment::Moment;
 use super::reading::{MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::waiting;
 use crate::contention::{COUNT_BITS, Totals, WaitKind, cell, totals};
-use crate::label::Labels;
-use crate::stack::{Kind, TABLE};
+use plimsoll_core::label::Labels;
+use plimsoll_core::stack::{Kind, TABLE};
 
 const SAMPLE_TYPES: [ValueType; 2] = [
     ValueType {

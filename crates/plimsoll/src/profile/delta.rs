@@ -118,7 +118,7 @@ mod tests {
     use super::super::moment::Moment;
     use super::super::reading::{Frames, Sample, Stack, Tag, ValueType};
     use super::*;
-    use crate::label::Labels;
+    use plimsoll_core::label::Labels;
 
     fn tag(bytes: Option<i64>) -> Tag {
         let labels = Labels::NONE;

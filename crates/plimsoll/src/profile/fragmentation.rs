@@ -14,10 +14,10 @@ use super::moment::Moment;
 use super::reading::{MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 
 use super::Source;
-use crate::label::Labels;
-use crate::sampler;
 use crate::stats::fragmentation::{self, Sampled};
 use crate::stats::{self, ClassSpace, Unavailable};
+use plimsoll_core::label::Labels;
+use plimsoll_core::sampler;
 
 pub(super) struct Fragmentation;
 

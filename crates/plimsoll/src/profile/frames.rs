@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use plimsoll_symbolize::Detail;
 
-use crate::stack;
 use crate::symbol;
-use crate::{internal_heap, internal_scope, overhead};
+use plimsoll_core::stack;
+use plimsoll_core::{internal_heap, internal_scope, overhead};
 
 /// A function in a call stack, like Go's `runtime.Frame`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Frame {
 /// Resolves a stack of return addresses to functions, files and lines, like Go's
 /// `runtime.CallersFrames`. Accepts [`Record::stack`](super::Record::stack),
 /// [`TaskRecord::stacks`](crate::task::TaskRecord::stacks) and
-/// [`ThreadRecord::stack`](crate::thread::ThreadRecord::stack).
+/// [`ThreadRecord::stack`](plimsoll_core::thread::ThreadRecord::stack).
 ///
 /// Returns the frames in the order of `stack`, leaf first. Inlined calls precede the function into
 /// which they are inlined. An unknown address has one frame with the address alone; with

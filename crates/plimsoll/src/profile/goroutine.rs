@@ -10,12 +10,12 @@ use plimsoll_sys::hash::HashMap;
 use super::activity::Record;
 use super::reading::{Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
-use crate::label::Labels;
 use crate::leak::deadlock::{self, Stuck};
 use crate::leak::lock_graph::{Held, LockGraph};
 use crate::leak::{self, Leak};
 use crate::task::{self, TaskRecord};
-use crate::thread::{self, CaptureDetail};
+use plimsoll_core::label::Labels;
+use plimsoll_core::thread::{self, CaptureDetail};
 
 /// The grouping of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,12 +16,12 @@ use super::activity::{Activity, Now, Record};
 use super::goroutine::{AllActivity, Which, all_activity, rows};
 use super::reading::{MAX_VALUES, Reading, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
-use crate::fork::Order;
 use crate::leak::growth::{Growth, Number, READINGS_NEEDED};
 use crate::leak::{self, Leak};
 use crate::recording;
 use crate::symbol;
-use crate::thread::State;
+use plimsoll_core::fork::Order;
+use plimsoll_core::thread::State;
 
 pub(super) struct GoroutineLeak;
 

@@ -11,11 +11,11 @@ use super::reading::{Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::text_scale::text_rows;
 
 use super::Source;
-use crate::alloc;
-use crate::label::Labels;
-use crate::sampler::{self, WEIGHT_BITS, cell};
-use crate::stack::{Kind, Record, TABLE};
 use crate::stats::{MemStats, heap_stats, mem_stats};
+use plimsoll_core::alloc;
+use plimsoll_core::label::Labels;
+use plimsoll_core::sampler::{self, WEIGHT_BITS, cell};
+use plimsoll_core::stack::{Kind, Record, TABLE};
 
 pub(crate) struct Heap;
 pub(super) struct Allocs;
@@ -368,7 +368,7 @@ fn memstats_text(stats: &MemStats) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::Weight;
+    use plimsoll_core::sampler::Weight;
 
     /// Returns a site with `allocs` samples of a size, of which `frees` were freed, at Go's default
     /// rate.

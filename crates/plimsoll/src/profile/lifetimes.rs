@@ -7,9 +7,9 @@ use super::moment::Moment;
 use super::reading::{MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 
 use super::Source;
-use crate::sampler;
-use crate::sampler::lifetime::{self, cell};
-use crate::stack::{Kind, Record, TABLE};
+use plimsoll_core::sampler;
+use plimsoll_core::sampler::lifetime::{self, cell};
+use plimsoll_core::stack::{Kind, Record, TABLE};
 
 pub(super) struct Lifetimes;
 

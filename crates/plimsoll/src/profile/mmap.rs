@@ -7,8 +7,8 @@ use super::Source;
 
 use super::moment::Moment;
 use super::reading::{MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
-use crate::alloc::mappings::{self, cell};
-use crate::stack::Record;
+use plimsoll_core::alloc::mappings::{self, cell};
+use plimsoll_core::stack::Record;
 
 pub(super) struct Mmap;
 

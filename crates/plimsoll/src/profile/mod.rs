@@ -47,7 +47,7 @@ use std::time::Duration;
 use plimsoll_pprof::kinds::ProfileKind;
 
 /// The default mean number of bytes between samples of the heap profile: 512 KiB.
-pub const DEFAULT_HEAP_RATE: usize = crate::sampler::DEFAULT_RATE;
+pub const DEFAULT_HEAP_RATE: usize = plimsoll_core::sampler::DEFAULT_RATE;
 
 pub use plimsoll_symbolize::Detail;
 
@@ -60,13 +60,12 @@ use delta::difference;
 use reading::{Reading, TextReading};
 pub(crate) use waiting::{Described, describe, leaf_of_creation, leaf_of_thread};
 
-use crate::alloc::mappings;
 use crate::cpu::lost_samples as lost_cpu_samples;
 #[cfg(feature = "interpose")]
 use crate::recording;
-use crate::{
-    contention, internal_scope, label, leak, overhead, postmortem_file, sampler, stack, task,
-};
+use crate::{contention, leak, task};
+use plimsoll_core::alloc::mappings;
+use plimsoll_core::{internal_scope, label, overhead, postmortem_file, sampler, stack};
 
 /// A profile implementation. [`BUILT_IN`] lists those of Plimsoll, except [`OWN`].
 pub(crate) trait Source: Sync {
@@ -254,7 +253,7 @@ impl std::fmt::Debug for Profile {
 /// within the next MiB that each allocates.
 pub fn set_heap_rate(bytes: usize) -> usize {
     let before = sampler::set_rate(bytes);
-    crate::alloc::thread::take_up_rate();
+    plimsoll_core::alloc::thread::take_up_rate();
     postmortem_file::note_sampling(sampler::rate() as u64, stack::depth() as u64);
     before
 }
@@ -386,7 +385,7 @@ pub struct LostEvents {
     /// The block profile includes them, but the mutex profile charges no release for them. Also
     /// waits that the search for deadlocks omits.
     pub waits: u64,
-    /// Sets of labels that count as `[other labels]`, because there were already [`MAX_SETS`](crate::label::MAX_SETS)
+    /// Sets of labels that count as `[other labels]`, because there were already [`MAX_SETS`](plimsoll_core::label::MAX_SETS)
     /// sets, or 16 MiB of their texts. Also threads without labels in `goroutine`, because more than 16,384 threads
     /// had labels at once.
     pub labels: u64,

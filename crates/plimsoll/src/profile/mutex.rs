@@ -7,7 +7,7 @@ use super::Source;
 use super::delays;
 use super::reading::{Reading, TextReading};
 use crate::contention;
-use crate::stack::Kind;
+use plimsoll_core::stack::Kind;
 
 pub(super) struct Mutex;
 

@@ -7,8 +7,8 @@ use super::moment::Moment;
 use super::reading::{MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 
 use super::Source;
-use crate::sampler::{self, WEIGHT_BITS};
-use crate::stack::{Kind, TABLE};
+use plimsoll_core::sampler::{self, WEIGHT_BITS};
+use plimsoll_core::stack::{Kind, TABLE};
 
 pub(super) struct Peak;
 

@@ -13,8 +13,8 @@ use super::activity::Activity;
 use super::moment::Moment;
 use super::waiting;
 use crate::contention::WaitKind;
-use crate::label::Labels;
-use crate::stack::Record;
+use plimsoll_core::label::Labels;
+use plimsoll_core::stack::Record;
 
 /// The name and unit of a value of a profile: pprof's `ValueType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use super::Source;
 use super::delays;
 use super::reading::{Reading, TextReading};
 use crate::contention::internal;
-use crate::stack::Kind;
+use plimsoll_core::stack::Kind;
 
 pub(super) struct SelfContention;
 

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::delta::difference;
 use super::reading::{Reading, Sample, Tag};
 use super::{Error, Profile};
-use crate::label::Labels;
-use crate::stack;
-use crate::{internal_scope, overhead};
+use plimsoll_core::label::Labels;
+use plimsoll_core::stack;
+use plimsoll_core::{internal_scope, overhead};
 
 pub use super::reading::ValueType;
 

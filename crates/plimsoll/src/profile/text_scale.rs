@@ -10,7 +10,7 @@
 //! samples.
 
 use super::heap::{Amount, Site};
-use crate::sampler::WEIGHT_BITS;
+use plimsoll_core::sampler::WEIGHT_BITS;
 
 /// The columns of a row: objects and bytes in use, objects and bytes ever allocated.
 pub(super) type Columns = [u64; 4];
@@ -79,10 +79,10 @@ impl Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::label::Labels;
     use crate::profile::reading::Stack;
-    use crate::sampler::Weight;
-    use crate::size_class::counted_size;
+    use plimsoll_core::label::Labels;
+    use plimsoll_core::sampler::Weight;
+    use plimsoll_core::size_class::counted_size;
 
     /// Returns a site with samples of a requested size, drawn at `rate`.
     fn site(requested: usize, samples: u64, freed: u64, rate: usize) -> Site {

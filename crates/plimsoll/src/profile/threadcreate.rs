@@ -9,7 +9,7 @@ use plimsoll_sys::hash::HashMap;
 use super::activity::{Activity, Now};
 use super::reading::{Frames, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
-use crate::thread;
+use plimsoll_core::thread;
 
 pub(super) struct ThreadCreate;
 

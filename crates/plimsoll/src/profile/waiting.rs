@@ -78,9 +78,9 @@ pub(crate) fn leaf_of_thread(function: &str, file: &str) -> Leaf {
     const HOW: [&str; 9] = [
         "plimsoll_sys::arch::",
         "plimsoll_sys::os::",
-        "plimsoll::stack::",
+        "plimsoll_core::stack::",
         "plimsoll::task::",
-        "plimsoll::thread::",
+        "plimsoll_core::thread::",
         "plimsoll::profile::",
         "plimsoll_interpose",
         "__futex_",
@@ -98,7 +98,7 @@ pub(crate) fn leaf_of_creation(function: &str, file: &str) -> Leaf {
     const HOW: [&str; 6] = [
         "std::sys::",
         "std::thread::",
-        "plimsoll::thread::",
+        "plimsoll_core::thread::",
         "pthread_create",
         "thrd_create",
         "plimsoll_interpose",

@@ -18,9 +18,10 @@ use plimsoll_sys::primitives::{AtomicBool, Mutex, Ordering};
 use super::activity::Record;
 use super::moment::Moment;
 use super::reading::{MAX_VALUES, Reading, Sample, Stack, Tag, ValueType};
-use crate::internal_thread::OwnThread;
-use crate::stack::StackReader;
-use crate::{internal_scope, internal_thread, overhead, task, thread};
+use crate::task;
+use plimsoll_core::internal_thread::OwnThread;
+use plimsoll_core::stack::StackReader;
+use plimsoll_core::{internal_scope, internal_thread, overhead, thread};
 
 const SAMPLE_TYPES: [ValueType; 2] = [
     ValueType {

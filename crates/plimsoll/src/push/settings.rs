@@ -9,8 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::address::Address;
 use super::worker::{self, Pushing};
-use crate::internal_scope;
 use crate::profile::{self, Profile};
+use plimsoll_core::internal_scope;
 
 /// The profiles that are pushed by default.
 const DEFAULT_PROFILES: [&str; 4] = ["profile", "heap", "block", "mutex"];
@@ -99,7 +99,7 @@ impl Push {
 
     /// Adds a label that all profiles have in the store: a label of Pyroscope's series, or an attribute
     /// of OTLP's resource, such as `service.version`. Labels of threads and tasks
-    /// ([`label`](crate::label)) are in the profiles.
+    /// ([`label`](plimsoll_core::label)) are in the profiles.
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.program.labels.push((name.into(), value.into()));
         self

@@ -11,11 +11,12 @@ use plimsoll_sys::os::process_id;
 use super::address::Address;
 use super::client::{self, Failure};
 use super::settings::{Content, Header, Program, Protocol};
-use crate::internal_thread::{self, OwnThread};
 use crate::profile::Profile;
 use crate::profile::delta::Events;
 use crate::profile::reading::Reading;
-use crate::{cpu, export, internal_heap, internal_scope, overhead, stack, warning};
+use crate::{cpu, export};
+use plimsoll_core::internal_thread::{self, OwnThread};
+use plimsoll_core::{internal_heap, internal_scope, overhead, stack, warning};
 
 /// Time limit of a request.
 const REQUEST_TIME: Duration = Duration::from_secs(10);

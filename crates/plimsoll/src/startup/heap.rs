@@ -2,11 +2,11 @@
 
 use plimsoll_sys::os::fork::{Keeper, SignalGuard, join};
 
-use crate::alloc::counts::{HEAP, HeapDelta};
-use crate::alloc::thread;
-use crate::fork::Order;
-use crate::ledger::Reader;
 use crate::postmortem;
+use plimsoll_core::alloc::counts::{HEAP, HeapDelta};
+use plimsoll_core::alloc::thread;
+use plimsoll_core::fork::Order;
+use plimsoll_core::ledger::Reader;
 
 /// The readers' lock during a fork.
 struct ForkedReaders(SignalGuard<'static, Reader<HeapDelta>>);

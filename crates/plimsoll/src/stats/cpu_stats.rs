@@ -6,9 +6,9 @@ use plimsoll_sys::os::files;
 use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 use plimsoll_sys::os::{clock, cpus};
 
-use crate::fork::Order;
 use crate::gc::{self, CpuClass, Figures};
-use crate::internal_scope;
+use plimsoll_core::fork::Order;
+use plimsoll_core::internal_scope;
 
 /// The time of the processors that the process may use, since its start, by class.
 ///

@@ -12,7 +12,9 @@ use plimsoll_sys::os::filter;
 ///
 /// Not for signal handlers.
 pub fn free_os_memory() {
-    if let Some(backend) = crate::backend::backend().filter(|_| filter::may_release_memory()) {
+    if let Some(backend) =
+        plimsoll_core::backend::backend().filter(|_| filter::may_release_memory())
+    {
         backend.purge();
     }
 }

@@ -8,8 +8,8 @@
 //! [`slack`](HeapPages::slack) is the amount.
 
 use super::{HeapStats, heap_stats};
-use crate::alloc;
-use crate::backend::{self, Pages};
+use plimsoll_core::alloc;
+use plimsoll_core::backend::{self, Pages};
 
 /// The maximum number of readings if the parts contradict each other.
 const TRIES: usize = 4;
@@ -98,7 +98,7 @@ impl HeapPages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Figure;
+    use plimsoll_core::backend::Figure;
 
     fn figures(reserved: u64, committed: u64, active: u64) -> Pages {
         Pages {

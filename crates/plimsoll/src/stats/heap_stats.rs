@@ -1,8 +1,8 @@
 //! The public view of the ledger.
 
-use crate::alloc::counts::{HEAP, HeapDelta};
-use crate::ledger::Cut;
-use crate::size_class;
+use plimsoll_core::alloc::counts::{HEAP, HeapDelta};
+use plimsoll_core::ledger::Cut;
+use plimsoll_core::size_class;
 
 /// Everything that was allocated and freed through [`Alloc`](crate::Alloc) up to one instant.
 ///
@@ -89,7 +89,7 @@ pub fn heap_stats() -> HeapStats {
 /// Returns the cut of the ledger that a reading is made of.
 pub(super) fn cut() -> Cut<HeapDelta> {
     #[cfg(feature = "double-check")]
-    return crate::ledger::double_check::HEAP.read(&HEAP);
+    return plimsoll_core::ledger::double_check::HEAP.read(&HEAP);
     #[cfg(not(feature = "double-check"))]
     HEAP.read()
 }

@@ -1,7 +1,7 @@
 //! Memory that the program maps directly.
 
-use crate::alloc::mappings::{self, cell};
-use crate::internal_scope;
+use plimsoll_core::alloc::mappings::{self, cell};
+use plimsoll_core::internal_scope;
 
 /// Anonymous memory that the program mapped by direct calls of `mmap` and `mremap`, since
 /// the process began. Mappings that the C library makes for `malloc`, stacks and libraries are not

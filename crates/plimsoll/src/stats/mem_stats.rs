@@ -4,10 +4,10 @@ use super::HeapStats;
 use super::cpu_stats::CpuStats;
 use super::heap_pages::HeapReading;
 use super::outside_heap::OutsideHeap;
-use crate::backend::Pages;
 use crate::gc::record::PAUSES;
 use crate::gc::{self, Figures, Pauses};
-use crate::size_class::go;
+use plimsoll_core::backend::Pages;
+use plimsoll_core::size_class::go;
 
 /// The number of entries of [`MemStats::by_size`].
 pub const BY_SIZE_CLASSES: usize = 61;
@@ -262,9 +262,9 @@ fn by_size(heap: &HeapStats) -> [BySize; BY_SIZE_CLASSES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Figure;
-    use crate::size_class;
     use crate::stats::{ClassCounts, LargeCounts};
+    use plimsoll_core::backend::Figure;
+    use plimsoll_core::size_class;
 
     fn heap() -> HeapStats {
         let mut heap = HeapStats {

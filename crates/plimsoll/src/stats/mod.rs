@@ -13,9 +13,7 @@ mod mem_stats;
 pub(crate) mod outside_heap;
 pub(crate) mod reconcile;
 
-pub use crate::backend::{Backend, Exactness, Figure, Pages, SizeClass, Usage, backend};
 pub use crate::gc::record::PAUSES;
-pub use crate::histogram::Histogram;
 pub use account::{Account, AccountStats, accounts, heap_stats_with_accounts};
 pub use cpu_stats::{CpuStats, cpu_stats};
 pub use fragmentation::{ClassSpace, Fragmentation, Live, Unavailable, fragmentation};
@@ -25,13 +23,15 @@ pub use heap_stats::{ClassCounts, HeapStats, LargeCounts, heap_stats};
 pub use lock_stats::{LockStats, lock_stats};
 pub use mapping_stats::{MappingStats, mapping_stats};
 pub use mem_stats::{BY_SIZE_CLASSES, BySize, MemStats, mem_stats};
+pub use plimsoll_core::backend::{Backend, Exactness, Figure, Pages, SizeClass, Usage, backend};
+pub use plimsoll_core::histogram::Histogram;
 pub use reconcile::{Basis, CgroupMemory, KernelMemory, Reconciliation, Row, reconcile};
 
 /// Allocators that report their pages, and the trait for others.
 pub mod backend {
     #[cfg(feature = "jemalloc")]
-    pub use crate::backend::Jemalloc;
+    pub use plimsoll_core::backend::Jemalloc;
     #[cfg(feature = "mimalloc")]
-    pub use crate::backend::MiMalloc;
-    pub use crate::backend::{Backend, Exactness, Figure, Pages, SizeClass, System, Usage};
+    pub use plimsoll_core::backend::MiMalloc;
+    pub use plimsoll_core::backend::{Backend, Exactness, Figure, Pages, SizeClass, System, Usage};
 }

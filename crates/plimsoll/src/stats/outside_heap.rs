@@ -1,10 +1,11 @@
 //! Memory outside the program's allocators: thread stacks, and the memory that Plimsoll uses
 //! itself.
 
-use crate::alloc::counts::HEAP;
-use crate::stack::{CPU_TABLE, TABLE};
-use crate::thread::stacks;
-use crate::{alloc, internal_heap, postmortem_file, task};
+use crate::task;
+use plimsoll_core::alloc::counts::HEAP;
+use plimsoll_core::stack::{CPU_TABLE, TABLE};
+use plimsoll_core::thread::stacks;
+use plimsoll_core::{alloc, internal_heap, postmortem_file};
 
 /// Stacks, and Plimsoll's own memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::identity::Identity;
 use crate::contention::holder::{self, Holder, Waiting};
 use crate::contention::{self, Ended, Release, Suspended, Wait, WaitKind};
 use crate::recording;
-use crate::stack::{Registers, Start};
+use plimsoll_core::stack::{Registers, Start};
 
 /// The number that identifies a primitive to its waiters, and its name.
 #[derive(Clone, Copy)]

@@ -6,8 +6,8 @@ use std::ptr;
 use plimsoll_sys::primitives::{AtomicBool, Ordering, compiler_fence};
 
 use super::slot::Slot;
-use crate::label::{self, Labels};
-use crate::stack::{self, Registers, Start};
+use plimsoll_core::label::{self, Labels};
+use plimsoll_core::stack::{self, Registers, Start};
 
 thread_local! {
     static POLLING: Cell<*const Polling> = const { Cell::new(ptr::null()) };

@@ -5,7 +5,7 @@ use std::mem;
 use std::panic::Location;
 
 use super::slot::{Slot, TypeName};
-use crate::label::{Labels, OTHER_LABELS};
+use plimsoll_core::label::{Labels, OTHER_LABELS};
 
 /// A bit that no key has. No address of a program has it: user addresses have 47 bits on x86-64,
 /// and 48 or 52 on aarch64.

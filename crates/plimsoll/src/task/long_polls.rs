@@ -30,11 +30,11 @@ use super::slab::SLAB;
 use super::slot::Slot;
 use super::times;
 use super::watched::{Running, Watched};
-use crate::fork::Order;
-use crate::internal_thread;
-use crate::label::Labels;
-use crate::stack::{Bucket, Kind, TABLE};
-use crate::thread;
+use plimsoll_core::fork::Order;
+use plimsoll_core::internal_thread;
+use plimsoll_core::label::Labels;
+use plimsoll_core::stack::{Bucket, Kind, TABLE};
+use plimsoll_core::thread;
 
 /// The cells of a bucket of [`Kind::LongPoll`]: the number of polls, and their nanoseconds.
 const POLLS: usize = 0;

@@ -2,7 +2,7 @@
 
 use super::snapshot::Instant;
 use super::{State, slab, snapshot, times};
-use crate::histogram::Histogram;
+use plimsoll_core::histogram::Histogram;
 
 /// The activities of tasks, and the times for which they have waited and run. Read by
 /// [`metrics()`].

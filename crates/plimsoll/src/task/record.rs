@@ -6,8 +6,8 @@ use std::time::Duration;
 use plimsoll_sys::os::clock;
 
 use super::{Seen, State, TaskId, spawners};
-use crate::label::Labels;
-use crate::stack::TABLE;
+use plimsoll_core::label::Labels;
+use plimsoll_core::stack::TABLE;
 
 /// A task at the instant of [`tasks`](super::tasks).
 #[derive(Clone, Debug)]

@@ -26,7 +26,7 @@ use super::records::Records;
 use super::slab::SLAB;
 use super::slot::{Seen, Slot};
 #[cfg(not(loom))]
-use crate::fork::Order;
+use plimsoll_core::fork::Order;
 
 pub(super) struct Cuts {
     /// The number of cuts that have begun.

@@ -8,7 +8,7 @@ use std::panic::Location;
 use plimsoll_sys::primitives::{AtomicU32, AtomicUsize, Ordering};
 use plimsoll_unwind::registers::{Registers, Start};
 
-use crate::stack::{self, StackName, TABLE};
+use plimsoll_core::stack::{self, StackName, TABLE};
 
 /// The number of entries, a power of two.
 const ENTRIES: usize = 2048;

@@ -8,7 +8,7 @@ use plimsoll_sys::primitives::{AtomicU8, Ordering};
 
 use super::long_polls;
 use super::slot::{Slot, WOKEN};
-use crate::histogram::TimeCounts;
+use plimsoll_core::histogram::TimeCounts;
 
 /// The enabled measurements, alone in a cache line.
 static WANTED: Line = Line(AtomicU8::new(0));

@@ -17,8 +17,8 @@ use super::slab::SLAB;
 use super::slot::{Birth, Slot};
 use super::times::{self, Timed};
 use super::{TaskId, next_id, spawners};
-use crate::alloc::measured::{self, Totals};
-use crate::label::{self, Labels};
+use plimsoll_core::alloc::measured::{self, Totals};
+use plimsoll_core::label::{self, Labels};
 
 /// A future that is in the task profile from its creation until it is dropped. Created by [`track`]
 /// or [`TrackExt::tracked`].

@@ -156,7 +156,7 @@ fn everything_is_there() {
     for sample in &profile.sample {
         let leaf = profile.names(sample).first().copied().unwrap_or_default();
         for hidden in [
-            "plimsoll::alloc",
+            "plimsoll_core::alloc",
             "alloc::raw_vec",
             "__rust_alloc",
             "hashbrown",

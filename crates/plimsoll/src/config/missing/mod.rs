@@ -13,7 +13,7 @@ use other::PARTS;
 use plimsoll_sys::os::region::is_page_size_supported;
 use plimsoll_sys::primitives::{AtomicBool, Ordering};
 
-use crate::warning;
+use plimsoll_core::warning;
 
 /// Whether waits are observed in code that does not know Plimsoll.
 #[cfg(feature = "interpose")]

@@ -22,8 +22,8 @@ use plimsoll_sys::os::clock;
 use super::record::EventInfo;
 use super::{Ended, WaitKind, record};
 use crate::recording;
-use crate::stack::Start;
 use crate::task::lock_owners::Owner;
+use plimsoll_core::stack::Start;
 
 /// An object for which tasks wait.
 pub(crate) trait Awaited {

@@ -1,7 +1,7 @@
 //! Other systems: CPU samples are not available.
 
 use super::super::StartError;
-use crate::histogram::TimeCounts;
+use plimsoll_core::histogram::TimeCounts;
 
 /// Durations of the handler: none.
 pub(crate) static HANDLER_TIMES: TimeCounts<1> = TimeCounts::new();

@@ -9,7 +9,7 @@ use plimsoll_sys::os::syscall::call3;
 use plimsoll_sys::primitives::{AtomicU32, Ordering};
 
 use super::super::dump_to_stderr;
-use crate::{internal_scope, internal_thread};
+use plimsoll_core::{internal_scope, internal_thread};
 
 /// Wakes the dumping thread; the signal's handler rings it.
 static BELL: OnceLock<Bell> = OnceLock::new();

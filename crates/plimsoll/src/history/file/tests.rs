@@ -8,7 +8,7 @@ use plimsoll_sys::os::region::Part;
 use super::*;
 use crate::history::growth::State;
 use crate::history::heaps::{Due, Heaps, SiteKey};
-use crate::label::Labels;
+use plimsoll_core::label::Labels;
 
 const SECOND: u64 = 1_000_000_000;
 

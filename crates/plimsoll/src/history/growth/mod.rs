@@ -37,9 +37,10 @@ use plimsoll_postmortem::layout::history::growth as layout;
 use plimsoll_sys::os::clock;
 use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 
-use crate::fork::Order;
+use crate::memory_limit;
 use crate::stats::heap_stats;
-use crate::{internal_scope, internal_thread, memory_limit, overhead, sampler};
+use plimsoll_core::fork::Order;
+use plimsoll_core::{internal_scope, internal_thread, overhead, sampler};
 use sites::{Judged, Sites};
 
 pub use verdict::Verdict;

@@ -4,8 +4,8 @@ use plimsoll_sys::hash::HashMap;
 
 use super::levels::{JUDGED, Levels, Window};
 use super::verdict::{self, Circumstances, Judgement, Slot, Verdict};
-use crate::sampler::{WEIGHT_BITS, cell};
-use crate::stack::{Kind, TABLE};
+use plimsoll_core::sampler::{WEIGHT_BITS, cell};
+use plimsoll_core::stack::{Kind, TABLE};
 
 /// A site that is not observed takes the place of one with less than this share of its bytes.
 const REPLACED: f64 = 0.5;

@@ -16,7 +16,7 @@ use plimsoll_interpose::pthread::{self, Call, Function, Hooks, Mode};
 use crate::contention::meter::{self, Timed};
 use crate::contention::{self, Ended, Release, Wait, WaitKind, internal};
 use crate::recording;
-use crate::stack::{Registers, Start};
+use plimsoll_core::stack::{Registers, Start};
 
 /// Starts to report waits and releases. Once.
 pub(super) fn start() {

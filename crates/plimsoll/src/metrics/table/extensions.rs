@@ -3,7 +3,8 @@
 use super::super::growth;
 use super::{Metric, count, histogram, nanoseconds, rate, seconds, value};
 use crate::contention::internal;
-use crate::{cpu, overhead, sampler, task};
+use crate::{cpu, task};
+use plimsoll_core::{overhead, sampler};
 
 pub(super) const METRICS: [Metric; 36] = [
     histogram(

@@ -2,8 +2,9 @@
 
 use super::{Metric, NO_TIMES, count, histogram, nanoseconds, seconds, value};
 use crate::gc;
-use crate::thread::creation;
-use crate::{task, thread};
+use crate::task;
+use plimsoll_core::thread;
+use plimsoll_core::thread::creation;
 
 pub(super) const METRICS: [Metric; 14] = [
     value(

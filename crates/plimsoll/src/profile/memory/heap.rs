@@ -7,12 +7,12 @@
 //! not report its pages.
 
 use super::{Categories, below, categories, sample};
-use crate::label::Labels;
 use crate::profile::fragmentation::{NO_SAMPLE, shares};
 use crate::profile::heap::{Amount, Site, records};
 use crate::profile::reading::{Sample, Stack, Tag};
 use crate::stats::reconcile::parts::{Untouched, slack_of_c};
 use crate::stats::{ClassSpace, fragmentation};
+use plimsoll_core::label::Labels;
 
 /// The figures of a division, in bytes.
 pub(super) struct Heap {

@@ -26,8 +26,8 @@ use super::moment::Moment;
 use super::reading::{
     Frames, MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType,
 };
-use crate::label::Labels;
 use crate::stats::reconcile::parts::{self, Holder, Resident};
+use plimsoll_core::label::Labels;
 use threads::Threads;
 
 pub(super) struct Memory;

@@ -9,7 +9,7 @@ use plimsoll_sys::hash::HashMap;
 
 use crate::profile::reading::{Frames, Stack};
 use crate::symbol;
-use crate::thread::{self, CaptureDetail};
+use plimsoll_core::thread::{self, CaptureDetail};
 
 /// The program's threads by number.
 pub(super) struct Threads(HashMap<i32, Thread>);

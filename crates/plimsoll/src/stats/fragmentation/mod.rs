@@ -12,11 +12,11 @@ use std::fmt;
 use plimsoll_sys::primitives::{AtomicU32, Ordering};
 
 use super::{HeapStats, heap_stats};
-use crate::backend::{SizeClass, backend};
-use crate::internal_scope;
-use crate::sampler::cell;
-use crate::size_class::{self, LARGEST};
-use crate::stack::{Kind, Record, TABLE};
+use plimsoll_core::backend::{SizeClass, backend};
+use plimsoll_core::internal_scope;
+use plimsoll_core::sampler::cell;
+use plimsoll_core::size_class::{self, LARGEST};
+use plimsoll_core::stack::{Kind, Record, TABLE};
 
 /// The space in the allocator's pages beyond the program's blocks. Returned by [`fragmentation()`];
 /// its `Display` is a table.
@@ -342,7 +342,7 @@ mod tests {
             record: Record {
                 name: 0,
                 size,
-                labels: crate::label::Labels::NONE,
+                labels: plimsoll_core::label::Labels::NONE,
                 stack: &[],
                 cells: Default::default(),
                 overflow: false,

@@ -7,9 +7,9 @@ use plimsoll_sys::os::copied_memory::{self, PAGE_WORDS};
 use plimsoll_sys::os::region::PAGE;
 use plimsoll_sys::os::residency::PageTables;
 
-use crate::size_class::LARGEST;
 use crate::stats::HeapStats;
 use crate::stats::fragmentation::Sampled;
+use plimsoll_core::size_class::LARGEST;
 
 /// The alignment and maximum length of each part of an arena.
 const ARENA_PART: usize = 64 << 20;

@@ -10,9 +10,9 @@ use plimsoll_sys::os::residency::PageTables;
 use plimsoll_sys::os::smaps::Mapping;
 
 use super::c_heap;
-use crate::alloc::mappings::Mapped;
-use crate::backend::Backend;
-use crate::thread::stacks::Stack;
+use plimsoll_core::alloc::mappings::Mapped;
+use plimsoll_core::backend::Backend;
+use plimsoll_core::thread::stacks::Stack;
 
 /// An owner of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,10 +29,11 @@ use untouched::Untouched;
 
 use super::outside_heap::OutsideHeap;
 use super::{AccountStats, HeapStats, fragmentation, heap_stats_with_accounts};
-use crate::alloc::{self, mappings};
-use crate::backend::{self, Backend, Pages, Usage, backend};
-use crate::thread::stacks::{self, Stack};
-use crate::{gc, internal_scope, task, thread};
+use crate::{gc, task};
+use plimsoll_core::alloc::{self, mappings};
+use plimsoll_core::backend::{self, Backend, Pages, Usage, backend};
+use plimsoll_core::thread::stacks::{self, Stack};
+use plimsoll_core::{internal_scope, thread};
 
 /// Resident memory by owner. Returned by [`reconcile()`]; its `Display` is a table.
 #[derive(Clone, Debug)]

@@ -10,9 +10,9 @@ pub(crate) use super::c_heap::slack as slack_of_c;
 use super::classify::{self, Known, Owner, Part, Sorted};
 pub(crate) use super::untouched::Untouched;
 use super::{HeapUse, Others, known, untouched};
-use crate::alloc;
-use crate::internal_thread;
 use crate::stats::{AccountStats, heap_stats_with_accounts};
+use plimsoll_core::alloc;
+use plimsoll_core::internal_thread;
 
 /// A holder of resident memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

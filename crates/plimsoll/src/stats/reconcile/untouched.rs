@@ -11,8 +11,8 @@ use plimsoll_sys::os::region::page_size;
 use plimsoll_sys::os::residency::PageTables;
 
 use super::classify;
-use crate::alloc;
-use crate::size_class::LARGEST;
+use plimsoll_core::alloc;
+use plimsoll_core::size_class::LARGEST;
 
 /// Bytes of blocks in use that are not resident, estimated from large sampled blocks.
 #[derive(Clone, Debug, Default)]

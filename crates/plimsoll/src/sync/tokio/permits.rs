@@ -10,8 +10,8 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryLockError};
 use super::waiting::{ThreadWait, Waiting, at_once};
 use crate::contention::WaitKind;
 use crate::contention::awaited::Account;
-use crate::stack::{Registers, Start};
 use crate::sync::contended::keeps_its_frame;
+use plimsoll_core::stack::{Registers, Start};
 
 /// A lock without its data. The owner of one permit may read the data; the owner of all permits may
 /// write it.

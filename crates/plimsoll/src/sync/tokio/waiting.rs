@@ -12,9 +12,9 @@ use crate::contention::awaited::{self, Awaited, SentAt};
 use crate::contention::meter::{self, Timed};
 use crate::contention::{Ended, Suspended, WaitKind, suspend};
 use crate::recording;
-use crate::stack::{Registers, Start};
 use crate::sync::contended::keeps_its_frame;
 use crate::task::lock_owners::{self, PlaceNumber};
+use plimsoll_core::stack::{Registers, Start};
 
 /// Makes an attempt that may succeed without a wait, as part of tokio's cooperative scheduling.
 /// Returns whether it succeeded.

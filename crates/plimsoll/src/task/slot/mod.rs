@@ -37,7 +37,7 @@ use plimsoll_sys::primitives::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ord
 use super::inner::Inner;
 use super::slab::SLAB;
 use super::snapshot::CUTS;
-use crate::stack::StackName;
+use plimsoll_core::stack::StackName;
 
 use control::Control;
 pub(crate) use seen::{Seen, State};
@@ -89,7 +89,7 @@ pub(super) struct Slot {
 const _: () = assert!(size_of::<Slot>() == 128);
 /// Numbers of labels and names are kept in 16 bits.
 #[cfg(not(loom))]
-const _: () = assert!(crate::label::MAX_SETS <= 1 << 16);
+const _: () = assert!(plimsoll_core::label::MAX_SETS <= 1 << 16);
 
 /// Stands for the time of a wake while times are not recorded.
 pub(super) const WOKEN: u64 = 1;

@@ -6,7 +6,7 @@ use plimsoll_sys::primitives::{AtomicU32, Ordering, fence};
 
 use super::control::ControlSnapshot;
 use super::{STACKS, Slot, TypeName};
-use crate::stack::StackName;
+use plimsoll_core::stack::StackName;
 
 /// A task at one moment.
 #[derive(Clone, Copy, Debug)]

@@ -13,10 +13,10 @@ use plimsoll_sys::primitives::{AtomicBool, AtomicU64, Ordering};
 
 use super::super::super::{StartError, count};
 use super::timers::{self, Tick};
-use crate::histogram::TimeCounts;
-use crate::label;
-use crate::stack::{self, CPU_TABLE, Kind, Registers};
 use crate::task;
+use plimsoll_core::histogram::TimeCounts;
+use plimsoll_core::label;
+use plimsoll_core::stack::{self, CPU_TABLE, Kind, Registers};
 
 /// The number of handlers that can work at once. As many run as there are processors, and some may
 /// have lost theirs.

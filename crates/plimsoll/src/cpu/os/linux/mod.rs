@@ -15,7 +15,7 @@ use plimsoll_sys::primitives::{AtomicU64, Ordering};
 use super::super::StartError;
 #[cfg(feature = "interpose")]
 use super::super::{RATE, lock};
-use crate::thread;
+use plimsoll_core::thread;
 
 pub(crate) use handler::{HANDLER_TIMES, lost_samples};
 pub(crate) use timers::unwatched_threads;

@@ -27,9 +27,9 @@ use plimsoll_sys::primitives::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::super::super::{Missing, StartError, count_missing};
 use super::{PERIOD, RECORDING, handler};
-use crate::internal_thread;
-use crate::label::{self, Labels};
-use crate::overhead;
+use plimsoll_core::internal_thread;
+use plimsoll_core::label::{self, Labels};
+use plimsoll_core::overhead;
 
 /// Maximum number of threads that have a timer at once.
 const PLACES: usize = 1 << 14;

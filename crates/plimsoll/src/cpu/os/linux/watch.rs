@@ -16,10 +16,10 @@ use plimsoll_sys::primitives::Ordering;
 
 use super::super::super::{Missing, PAGES_AHEAD};
 use super::{RECORDING, handler, timers};
-use crate::fork::Order;
-use crate::label::{self, Labels};
-use crate::stack::CPU_TABLE;
-use crate::{internal_thread, overhead, thread, wakeup};
+use plimsoll_core::fork::Order;
+use plimsoll_core::label::{self, Labels};
+use plimsoll_core::stack::CPU_TABLE;
+use plimsoll_core::{internal_thread, overhead, thread, wakeup};
 
 /// The shortest interval between two looks.
 const INTERVAL: Duration = Duration::from_millis(100);

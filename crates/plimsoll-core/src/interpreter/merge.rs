@@ -1,0 +1,262 @@
+//! Puts the functions of an interpreter in place of its loop.
+//!
+//! Each execution of the loop is a native frame, in which one or more functions run. The interpreter
+//! keeps a record of the execution in this frame. So the native frame whose part of the stack
+//! contains the record's address is the loop's, whatever the code is named.
+
+use super::names::{MAX_FILE, MAX_NAME};
+use super::python::{self, Found, OtherThreads};
+
+/// The maximum number of native frames of a merged stack, and of functions.
+pub(super) const MAX_FRAMES: usize = 1040;
+
+/// Functions that ran in one execution of the loop.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Execution {
+    /// An address in the native frame of the loop; 0 if the interpreter keeps none.
+    pub(super) position: usize,
+    /// The number of functions up to the outermost of this execution.
+    pub(super) functions: usize,
+}
+
+/// The memory for one merge. Too much for the stack of a signal handler.
+pub struct Buffers {
+    /// For each native frame the lowest address of its part of the stack.
+    positions: Box<[usize]>,
+    pub(super) functions: Box<[usize]>,
+    pub(super) executions: Box<[Execution]>,
+    pub(super) text: Box<[u8; MAX_NAME + MAX_FILE]>,
+    merged: Box<[usize]>,
+}
+
+impl Buffers {
+    /// Not for hooks.
+    pub fn new() -> Self {
+        let words = || vec![0; MAX_FRAMES].into_boxed_slice();
+        Self {
+            positions: words(),
+            functions: words(),
+            executions: vec![Execution::default(); MAX_FRAMES].into_boxed_slice(),
+            text: Box::new([0; MAX_NAME + MAX_FILE]),
+            merged: words(),
+        }
+    }
+
+    /// Returns the positions, which the walk fills in.
+    pub fn positions(&mut self) -> &mut [usize] {
+        &mut self.positions
+    }
+}
+
+/// Returns the native stack of the calling thread with its functions, at most `limit` frames; `None` if
+/// it executes no function. The buffers contain the positions of the native frames. The walk is
+/// `whole` if it reached the outermost frame. For hooks.
+pub fn merge<'a>(
+    native: &[usize],
+    buffers: &'a mut Buffers,
+    whole: bool,
+    limit: usize,
+) -> Option<&'a [usize]> {
+    let found = python::read(buffers, limit.min(MAX_FRAMES))?;
+    Some(place(native, buffers, &found, whole, limit))
+}
+
+/// A blocked thread, and the means of reading it.
+pub struct Blocked<'a> {
+    /// The system's number of the thread.
+    pub thread: i32,
+    /// The states of other threads.
+    pub threads: &'a mut OtherThreads,
+    /// Reports whether the thread has been blocked since its native stack was read.
+    pub is_unmoved: &'a mut dyn FnMut() -> bool,
+}
+
+/// Does the same as [`merge()`] for a blocked thread. `None` also if the functions do not belong to this
+/// stack. Allocates: not for hooks.
+pub fn merge_blocked<'a>(
+    native: &[usize],
+    buffers: &'a mut Buffers,
+    whole: bool,
+    limit: usize,
+    blocked: Blocked<'_>,
+) -> Option<&'a [usize]> {
+    let Blocked {
+        thread,
+        threads,
+        is_unmoved,
+    } = blocked;
+    let most = limit.min(MAX_FRAMES);
+    let found = python::read_blocked(threads, thread, buffers, most, is_unmoved)?;
+    let positions = &buffers.positions[..native.len().min(MAX_FRAMES)];
+    let executions = &buffers.executions[..found.executions];
+    if found.loop_code.is_none() && !are_on_stack(executions, positions, whole) {
+        return None;
+    }
+    Some(place(native, buffers, &found, whole, limit))
+}
+
+/// Returns whether the records of executions are on the native stack with these positions, in their
+/// order. A record without functions may be elsewhere.
+fn are_on_stack(executions: &[Execution], positions: &[usize], whole: bool) -> bool {
+    let (Some(&innermost), Some(&outermost)) = (positions.first(), positions.last()) else {
+        return false;
+    };
+    let end = if whole { outermost } else { usize::MAX };
+    let (mut last, mut done) = (innermost, 0);
+    executions
+        .iter()
+        .filter(|execution| execution.functions > std::mem::replace(&mut done, execution.functions))
+        .all(|execution| {
+            let range = std::mem::replace(&mut last, execution.position)..end;
+            range.contains(&execution.position)
+        })
+}
+
+/// Puts functions in place of the native frames of their executions.
+fn place<'a>(
+    native: &[usize],
+    buffers: &'a mut Buffers,
+    found: &Found,
+    whole: bool,
+    limit: usize,
+) -> &'a [usize] {
+    let native = &native[..native.len().min(MAX_FRAMES)];
+    let Buffers {
+        positions,
+        functions,
+        executions,
+        merged,
+        ..
+    } = buffers;
+    let positions = &positions[..native.len()];
+    let executions = &mut executions[..found.executions];
+    if let Some(code) = &found.loop_code {
+        let in_loop = |at: &usize| code.contains(&native[*at]);
+        let loops = (0..native.len()).filter(in_loop).count();
+        let loops_at = (0..native.len()).filter(in_loop);
+        assign(executions, loops, loops_at.map(|at| positions[at]), whole);
+    }
+    let mut to = Output {
+        merged: &mut merged[..limit.min(MAX_FRAMES)],
+        length: 0,
+    };
+    let mut executions = executions.iter().peekable();
+    let mut done = 0;
+    for (at, &frame) in native.iter().enumerate() {
+        let end = positions.get(at + 1).copied().unwrap_or(0);
+        let mut is_loop = false;
+        while let Some(execution) = executions.next_if(|execution| execution.position < end) {
+            is_loop = true;
+            to.put(&functions[done..execution.functions]);
+            done = execution.functions;
+        }
+        let is_hidden = done > 0 && found.hidden_code.contains(&frame);
+        if !is_loop && !is_hidden {
+            to.put(&[frame]);
+        }
+    }
+    // The walk was cut.
+    to.put(&functions[done..found.functions]);
+    to.into_frames()
+}
+
+/// Assigns native frames of the loop to executions that have no record on the stack. There should be as
+/// many. A part of the loop's code that was not recognized leaves executions over, and an execution
+/// that has just begun or ended leaves a frame over: both are innermost.
+fn assign(
+    executions: &mut [Execution],
+    loops: usize,
+    mut positions: impl Iterator<Item = usize>,
+    whole: bool,
+) {
+    let surplus = if whole {
+        executions.len().saturating_sub(loops)
+    } else {
+        0
+    };
+    for _ in executions.len()..if whole { loops } else { 0 } {
+        positions.next();
+    }
+    let mut position = 0;
+    for (at, execution) in executions.iter_mut().enumerate() {
+        if at == 0 || at > surplus {
+            position = positions.next().unwrap_or(usize::MAX);
+        }
+        execution.position = position;
+    }
+}
+
+struct Output<'a> {
+    merged: &'a mut [usize],
+    length: usize,
+}
+
+impl<'a> Output<'a> {
+    /// Appends frames as far as the space suffices.
+    fn put(&mut self, frames: &[usize]) {
+        let count = frames.len().min(self.merged.len() - self.length);
+        self.merged[self.length..][..count].copy_from_slice(&frames[..count]);
+        self.length += count;
+    }
+
+    fn into_frames(self) -> &'a [usize] {
+        &self.merged[..self.length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assigned(executions: usize, loops: &[usize], whole: bool) -> Vec<usize> {
+        let mut all = vec![Execution::default(); executions];
+        assign(&mut all, loops.len(), loops.iter().copied(), whole);
+        all.iter().map(|execution| execution.position).collect()
+    }
+
+    #[test]
+    fn executions_without_records_are_assigned_from_the_outermost() {
+        let last = usize::MAX;
+        assert_eq!(assigned(3, &[10, 20, 30], true), [10, 20, 30]);
+        assert_eq!(
+            assigned(3, &[20, 30], true),
+            [20, 20, 30],
+            "one is not recognized"
+        );
+        assert_eq!(
+            assigned(2, &[10, 20, 30], true),
+            [20, 30],
+            "one has just begun"
+        );
+        assert_eq!(
+            assigned(3, &[10, 20], false),
+            [10, 20, last],
+            "the walk was cut"
+        );
+        assert_eq!(assigned(1, &[10, 20], false), [10]);
+        assert_eq!(assigned(2, &[], true), [last, last]);
+        assert!(assigned(0, &[10], true).is_empty());
+    }
+
+    #[test]
+    fn records_are_on_the_stack_in_their_order() {
+        let are = |at: &[(usize, usize)], whole| {
+            let execution = |&(position, functions): &(usize, usize)| Execution {
+                position,
+                functions,
+            };
+            let executions: Vec<_> = at.iter().map(execution).collect();
+            are_on_stack(&executions, &[100, 200, 300, 400], whole)
+        };
+        assert!(are(&[(150, 2), (250, 3)], true));
+        assert!(
+            are(&[(150, 2), (250, 3), (7, 3)], true),
+            "without functions"
+        );
+        assert!(!are(&[(250, 2), (150, 3)], true));
+        assert!(!are(&[(50, 2), (250, 3)], true), "below the stack");
+        assert!(!are(&[(150, 2), (450, 3)], true), "above the stack");
+        assert!(are(&[(150, 2), (450, 3)], false), "the walk was cut");
+        assert!(!are_on_stack(&[], &[], true));
+    }
+}

@@ -1,0 +1,111 @@
+//! A limit on memory, as a setting.
+
+use std::{fmt, io};
+
+use plimsoll_sys::os::cgroup;
+use plimsoll_sys::os::pages::of_machine;
+
+use crate::internal_scope;
+
+/// The amount of memory that the program should not exceed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MemoryLimit {
+    /// No limit.
+    #[default]
+    Off,
+    /// This many bytes.
+    Bytes(u64),
+    /// This percentage of the limit of the process's control group, or of the machine's memory if
+    /// that is less or the group has no limit.
+    Percent(u32),
+    /// The limit of the process's control group.
+    Cgroup,
+}
+
+/// The reason why a limit cannot be set.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum MemoryLimitError {
+    /// The control group of the process has no limit, or the system does not report it.
+    NoCgroupLimit,
+    /// The system does not report the amount of memory.
+    UnknownMemory,
+    /// The thread that monitors the limit cannot be created.
+    NoThread(io::Error),
+}
+
+impl fmt::Display for MemoryLimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCgroupLimit => {
+                f.write_str("the control group of the process has no memory limit")
+            }
+            Self::UnknownMemory => f.write_str("the system does not report the amount of memory"),
+            Self::NoThread(error) => {
+                write!(f, "cannot create a thread for the memory limit: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for MemoryLimitError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NoThread(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl MemoryLimit {
+    /// Returns the limit in bytes, at most `i64::MAX`; `None` for no limit.
+    ///
+    /// # Errors
+    /// The first two of [`MemoryLimitError`].
+    pub fn bytes(self) -> Result<Option<u64>, MemoryLimitError> {
+        let _own = internal_scope::scope();
+        let of_group = || cgroup::memory().and_then(|memory| memory.limit);
+        let bytes = match self {
+            Self::Off => return Ok(None),
+            Self::Bytes(bytes) => bytes,
+            Self::Cgroup => of_group().ok_or(MemoryLimitError::NoCgroupLimit)?,
+            Self::Percent(percent) => {
+                let both = [of_group(), of_machine()];
+                let there = both.into_iter().flatten().min();
+                let there = there.ok_or(MemoryLimitError::UnknownMemory)?;
+                share(there, percent)
+            }
+        };
+        Ok(Some(bytes.min(i64::MAX as u64)))
+    }
+
+    /// Parses a limit in the form of settings: `off`, `cgroup`, `80%`, `512m`.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        Ok(match plimsoll_settings::memory_limit(text)? {
+            plimsoll_settings::MemoryLimit::Off => Self::Off,
+            plimsoll_settings::MemoryLimit::Bytes(bytes) => Self::Bytes(bytes),
+            plimsoll_settings::MemoryLimit::Percent(percent) => Self::Percent(percent),
+            plimsoll_settings::MemoryLimit::Cgroup => Self::Cgroup,
+        })
+    }
+}
+
+/// Returns a percentage of a limit.
+pub fn share(limit: u64, percent: u32) -> u64 {
+    (u128::from(limit) * u128::from(percent) / 100) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_of_no_more_than_the_machine() {
+        let half = MemoryLimit::Percent(50).bytes().unwrap().unwrap();
+        assert!(half > 0 && half <= of_machine().unwrap() / 2);
+        assert_eq!(MemoryLimit::Off.bytes().unwrap(), None);
+        let most = MemoryLimit::Bytes(u64::MAX).bytes().unwrap();
+        assert_eq!(most, Some(i64::MAX as u64));
+    }
+}

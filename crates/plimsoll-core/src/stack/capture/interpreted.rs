@@ -1,0 +1,139 @@
+//! Stacks with the functions of an interpreter, while there is one in the process.
+
+use plimsoll_sys::primitives::Ordering;
+use plimsoll_unwind::registers::{Registers, Start};
+use plimsoll_unwind::unwind_tables::{self, End, Walk};
+
+use super::{
+    MODULES, NOT_WALKED, Scratch, Slot, Unwinder, count_if_cut, pool, take_slot, unwinder,
+};
+use crate::internal_scope;
+use crate::interpreter::{self, Buffers};
+use crate::stack::unknown_code;
+
+/// Looks for an interpreter among the loaded objects, and prepares the slots for its frames. Allocates
+/// and takes locks: not for hooks.
+pub fn find_interpreter() {
+    let _own = internal_scope::scope();
+    interpreter::find(|| {
+        for slot in pool() {
+            if slot.interpreted.load(Ordering::Relaxed).is_null() {
+                let buffers = Box::into_raw(Box::new(Buffers::new()));
+                slot.interpreted.store(buffers, Ordering::Release);
+            }
+        }
+    });
+}
+
+/// Calls `use_stack` with the stack of a recorded event, completed by functions of the interpreter. Gives
+/// `use_stack` back if there is no interpreter. If `first` is not 0, it is the first frame, and `start`
+/// its registers.
+pub(super) fn with_functions<R, F: FnOnce(&[usize]) -> R>(
+    start: Start,
+    first: usize,
+    limit: usize,
+    use_stack: F,
+) -> Result<R, F> {
+    if !interpreter::is_observed() || unwinder() == Unwinder::None || limit == 0 {
+        return Err(use_stack);
+    }
+    let Some(slot) = take_slot() else {
+        return Err(use_stack);
+    };
+    // SAFETY: this thread owns the slot until it stores 0 in `owner`.
+    let scratch = unsafe { &mut *slot.scratch.get() };
+    // SAFETY: the same; a non-null pointer refers to buffers that are never freed.
+    let buffers = unsafe { slot.interpreted.load(Ordering::Acquire).as_mut() };
+    let result = match buffers {
+        Some(buffers) if !MODULES.load(Ordering::Acquire).is_null() => {
+            let walk = slot.merge(start, first, limit, scratch, buffers);
+            count_if_cut(walk.end, walk.frames);
+            Ok(use_stack(&scratch.frames[..walk.frames]))
+        }
+        _ => Err(use_stack),
+    };
+    slot.owner.store(0, Ordering::Release);
+    result
+}
+
+impl Slot {
+    /// Makes the memory for functions of the interpreter, if there is one. Only one thread calls this at
+    /// a time. Not for hooks.
+    pub fn prepare_for_functions(&self) {
+        if interpreter::is_observed() && self.interpreted.load(Ordering::Relaxed).is_null() {
+            let _own = internal_scope::scope();
+            let buffers = Box::into_raw(Box::new(Buffers::new()));
+            self.interpreted.store(buffers, Ordering::Release);
+        }
+    }
+
+    /// Does the same as [`Slot::capture_interrupted`], completed by functions of the interpreter.
+    ///
+    /// # Safety
+    /// No other thread uses this slot.
+    pub unsafe fn capture_interrupted_functions(&self, at: Registers, limit: usize) -> Walk {
+        // SAFETY: no other thread uses this slot, by this function's contract. A non-null pointer refers
+        // to buffers that are never freed.
+        let buffers = unsafe { self.interpreted.load(Ordering::Acquire).as_mut() };
+        let Some(buffers) = buffers.filter(|_| !MODULES.load(Ordering::Acquire).is_null()) else {
+            // SAFETY: the same contract.
+            return unsafe { self.capture_interrupted(at, limit) };
+        };
+        // SAFETY: no other thread uses this slot, by this function's contract.
+        let scratch = unsafe { &mut *self.scratch.get() };
+        // One past the instruction, like the return address of a call.
+        let first = at.instruction as usize + 1;
+        self.merge(Start::Here(at), first, limit, scratch, buffers)
+    }
+
+    /// Fills the frames in `scratch`, at most `limit`.
+    fn merge(
+        &self,
+        start: Start,
+        first: usize,
+        limit: usize,
+        scratch: &mut Scratch,
+        buffers: &mut Buffers,
+    ) -> Walk {
+        let Scratch {
+            context,
+            trail,
+            frames,
+        } = scratch;
+        let positions = buffers.positions();
+        // Most native frames belong to the interpreter, and are replaced or hidden.
+        let most = frames.len().min(positions.len()).min(2 * limit);
+        let begun = usize::from(first != 0);
+        (frames[0], positions[0]) = (first, start.registers().stack as usize);
+        let walk = self.with_list(|list| {
+            let frames = &mut frames[begun..most];
+            unwind_tables::walk_with_positions(
+                start,
+                list,
+                context,
+                trail,
+                frames,
+                |at, position| {
+                    positions[begun + at] = position;
+                },
+            )
+        });
+        let walk = walk.unwrap_or(NOT_WALKED);
+        if let Some(address) = trail.unknown_code() {
+            unknown_code::met_at(address);
+        }
+        let native = &frames[..begun + walk.frames];
+        let whole = walk.end == End::Outermost;
+        let count = match interpreter::merge(native, buffers, whole, limit) {
+            Some(merged) => {
+                frames[..merged.len()].copy_from_slice(merged);
+                merged.len()
+            }
+            None => native.len().min(limit),
+        };
+        Walk {
+            frames: count,
+            ..walk
+        }
+    }
+}

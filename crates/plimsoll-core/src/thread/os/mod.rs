@@ -1,0 +1,11 @@
+//! Other threads, one folder or file per kind of system with the same items.
+
+#[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
+mod linux;
+#[cfg(not(all(target_os = "linux", not(plimsoll_portable_os))))]
+mod other;
+
+#[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
+pub use linux::*;
+#[cfg(not(all(target_os = "linux", not(plimsoll_portable_os))))]
+pub use other::*;
