@@ -61,6 +61,7 @@ pub mod settings;
 pub mod single_thread;
 pub mod size_class;
 pub mod stack;
+pub mod stats;
 pub mod thread;
 pub mod wakeup;
 pub mod warning;

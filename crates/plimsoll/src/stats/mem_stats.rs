@@ -261,47 +261,27 @@ fn by_size(heap: &HeapStats) -> [BySize; BY_SIZE_CLASSES] {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::stats::{ClassCounts, LargeCounts};
+    use plimsoll_core::alloc::counts::HeapDelta;
     use plimsoll_core::backend::Figure;
+    use plimsoll_core::ledger::{Cut, Delta as _};
+
+    use super::*;
+    use crate::stats::ClassCounts;
     use plimsoll_core::size_class;
 
     fn heap() -> HeapStats {
-        let mut heap = HeapStats {
-            mallocs: 0,
-            frees: 0,
-            malloc_bytes: 0,
-            free_bytes: 0,
-            by_class: [ClassCounts::default(); size_class::CLASSES],
-            large: LargeCounts {
-                mallocs: 3,
-                frees: 1,
-                malloc_bytes: 300_000,
-                free_bytes: 100_000,
-            },
-            exact: true,
+        let mut delta = HeapDelta {
+            large_mallocs: 3,
+            large_frees: 1,
+            large_malloc_bytes: 300_000,
+            large_free_bytes: 100_000,
+            ..HeapDelta::ZERO
         };
-        for (class, counts) in heap.by_class.iter_mut().enumerate() {
-            let (size, mallocs, frees) =
-                (size_class::size(class), 5 + class as u64, class as u64 / 2);
-            *counts = ClassCounts {
-                size,
-                mallocs,
-                frees,
-            };
+        for class in 0..size_class::CLASSES {
+            delta.mallocs[class] = 5 + class as u64;
+            delta.frees[class] = class as u64 / 2;
         }
-        heap.mallocs =
-            heap.large.mallocs + heap.by_class.iter().map(|class| class.mallocs).sum::<u64>();
-        heap.frees = heap.large.frees + heap.by_class.iter().map(|class| class.frees).sum::<u64>();
-        let bytes = |of: fn(&ClassCounts) -> u64| -> u64 {
-            heap.by_class
-                .iter()
-                .map(|class| of(class) * class.size as u64)
-                .sum()
-        };
-        heap.malloc_bytes = heap.large.malloc_bytes + bytes(|class| class.mallocs);
-        heap.free_bytes = heap.large.free_bytes + bytes(|class| class.frees);
-        heap
+        HeapStats::of(&Cut { delta, exact: true })
     }
 
     /// Destructures all fields, so that a new field must be placed here.

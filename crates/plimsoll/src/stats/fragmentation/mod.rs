@@ -298,8 +298,10 @@ fn live(row: &ClassSpace, heap: &HeapStats, sampled: &[Sampled]) -> Option<Live>
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::alloc::counts::HeapDelta;
+    use plimsoll_core::ledger::{Cut, Delta as _};
+
     use super::*;
-    use crate::stats::{ClassCounts, LargeCounts};
 
     fn class(largest: usize, room: u64, in_use: u64) -> SizeClass {
         SizeClass {
@@ -313,28 +315,17 @@ mod tests {
 
     /// A ledger with some blocks of each of these sizes.
     fn ledger(sizes: &[(usize, u64)]) -> HeapStats {
-        let mut heap = HeapStats {
-            mallocs: 0,
-            frees: 0,
-            malloc_bytes: 0,
-            free_bytes: 0,
-            by_class: std::array::from_fn(|class| ClassCounts {
-                size: size_class::size(class),
-                ..ClassCounts::default()
-            }),
-            large: LargeCounts::default(),
-            exact: true,
-        };
+        let mut delta = HeapDelta::ZERO;
         for &(size, blocks) in sizes {
             match size_class::of(size) {
-                Some(class) => heap.by_class[class].mallocs += blocks,
+                Some(class) => delta.mallocs[class] += blocks,
                 None => {
-                    heap.large.mallocs += blocks;
-                    heap.large.malloc_bytes += blocks * size as u64;
+                    delta.large_mallocs += blocks;
+                    delta.large_malloc_bytes += blocks * size as u64;
                 }
             }
         }
-        heap
+        HeapStats::of(&Cut { delta, exact: true })
     }
 
     fn sampled(size: u64, samples: u64) -> Sampled {

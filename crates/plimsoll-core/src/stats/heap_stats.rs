@@ -1,10 +1,10 @@
 //! The public view of the ledger.
 
-use plimsoll_core::alloc::counts::{HEAP, HeapDelta};
-use plimsoll_core::ledger::Cut;
-use plimsoll_core::size_class;
+use crate::alloc::counts::{HEAP, HeapDelta};
+use crate::ledger::Cut;
+use crate::size_class;
 
-/// Everything that was allocated and freed through [`Alloc`](crate::Alloc) up to one instant.
+/// Everything that was allocated and freed through [`Alloc`](crate::alloc::Alloc) up to one instant.
 ///
 /// All fields belong to the same instant. In every snapshot, whatever the program does meanwhile:
 ///
@@ -78,7 +78,7 @@ impl HeapStats {
 }
 
 /// Reads the ledger. Takes some microseconds, stops or delays no thread, and does not allocate.
-/// Concurrent readers take turns. All figures are zero if [`Alloc`](crate::Alloc) is not the
+/// Concurrent readers take turns. All figures are zero if [`Alloc`](crate::alloc::Alloc) is not the
 /// program's allocator.
 ///
 /// Not for signal handlers.
@@ -89,13 +89,14 @@ pub fn heap_stats() -> HeapStats {
 /// Returns the cut of the ledger that a reading is made of.
 pub(super) fn cut() -> Cut<HeapDelta> {
     #[cfg(feature = "double-check")]
-    return plimsoll_core::ledger::double_check::HEAP.read(&HEAP);
+    return crate::ledger::double_check::HEAP.read(&HEAP);
     #[cfg(not(feature = "double-check"))]
     HEAP.read()
 }
 
 impl HeapStats {
-    pub(crate) fn of(cut: &Cut<HeapDelta>) -> Self {
+    /// Returns the statistics of a cut of the heap's ledger.
+    pub fn of(cut: &Cut<HeapDelta>) -> Self {
         let delta = &cut.delta;
         let mut stats = Self {
             mallocs: delta.large_mallocs,

@@ -5,8 +5,8 @@ use std::ptr;
 
 use plimsoll_sys::primitives::{AtomicPtr, Ordering};
 
+use crate::alloc::counts::{self, AccountField, MAX_ACCOUNTS};
 use crate::stats::HeapStats;
-use plimsoll_core::alloc::counts::{self, AccountField, MAX_ACCOUNTS};
 
 /// A name for memory that the program manages itself, with its byte counts.
 ///
