@@ -10,6 +10,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use plimsoll_sys::os::files;
 use plimsoll_sys::primitives::Mutex;
 
 use super::maps::Mapped;
@@ -108,7 +109,7 @@ impl<M: Copy> Known<M> {
         for object in &mut self.loaded {
             // The program may have opened it by a relative path.
             if object.path.is_relative() {
-                object.path = object.path.canonicalize().unwrap_or_default();
+                object.path = files::resolve(&object.path).unwrap_or_default();
             }
         }
         for mut object in before {

@@ -304,7 +304,7 @@ pub(super) fn program() -> &'static Path {
 /// Returns the path by which the program was executed, without links, if that is another name of its file: the kernel may
 /// state any name of a file with several.
 fn executed_as(file: &Path) -> Option<PathBuf> {
-    let executed = roll::executed_path()?.canonicalize().ok()?;
+    let executed = files::resolve(roll::executed_path()?).ok()?;
     let [one, other] = [&executed, file].map(|path| path.metadata().ok());
     let (one, other) = (one?, other?);
     let is_same = (one.dev(), one.ino()) == (other.dev(), other.ino());

@@ -226,6 +226,49 @@ fn blocks_may_be_freed_by_code_that_is_not_redirected() {
     }
 }
 
+/// Chromium's allocator locks itself around forks, before the handlers of libraries that were loaded earlier. Those must not
+/// call functions of the C library that allocate.
+#[test]
+fn an_allocator_may_lock_itself_around_forks() {
+    let scene = Scene::new("inside-forks");
+    let user = r#"
+        #include <pthread.h>
+        #include <signal.h>
+        #include <sys/prctl.h>
+        #include <sys/wait.h>
+        int main() {
+            /* Whoever waits in a handler may have blocked all signals. */
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            pthread_atfork(enter, leave, leave);
+            for (int i = 0; i < 3; i++) {
+                pid_t child = fork();
+                if (!child) { for (int j = 0; j < 1000; j++) free(malloc(j)); return 0; }
+                int status;
+                if (waitpid(child, &status, 0) != child || status) abort();
+            }
+            return 0;
+        }"#;
+    let program = compile(&scene, "forks", user, &[]);
+    let options = ["--json", "--children", "--heap-rate", "1000"];
+    for more in [&[][..], &["--postmortem"], &["--wall", "--cpu"]] {
+        let output = Command::new("timeout")
+            .args(["-s", "KILL", "60", PLIMSOLL, "run"])
+            .args([&options, more].concat())
+            .arg("--")
+            .arg(&program)
+            .current_dir(&scene.directory)
+            .output()
+            .unwrap();
+        let (errors, reports) = reports(&output);
+        assert!(
+            output.status.success(),
+            "{more:?}: {:?} {errors}",
+            output.status
+        );
+        assert_eq!(reports.len(), 4, "{more:?}: {errors}");
+    }
+}
+
 /// Sites are the callers of the program's functions.
 #[test]
 fn sites_are_the_callers_of_the_redirected_functions() {

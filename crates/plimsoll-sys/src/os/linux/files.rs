@@ -4,6 +4,8 @@
 use std::ffi::CStr;
 use std::fs::{self, File, ReadDir};
 use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::filter;
@@ -66,6 +68,21 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 pub fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
     filter::check(&filter::FILES)?;
     fs::read_dir(path)
+}
+
+/// Returns the absolute path of an existing file, without links. Unlike the C library's `realpath`, it does not allocate by
+/// `malloc`, whose locks another allocator may hold around a fork.
+///
+/// # Errors
+/// As [`open`].
+pub fn resolve(path: impl AsRef<Path>) -> io::Result<PathBuf> {
+    filter::check(&filter::FILES)?;
+    let mut options = File::options();
+    options
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_CLOEXEC);
+    let file = options.open(path)?;
+    read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Returns the target of a link.

@@ -1,6 +1,6 @@
 //! Files that Plimsoll reads. Not for hooks: these functions allocate.
 
-pub use std::fs::{read, read_dir, read_link, read_to_string};
+pub use std::fs::{canonicalize as resolve, read, read_dir, read_link, read_to_string};
 
 use std::fs::File;
 use std::io;
