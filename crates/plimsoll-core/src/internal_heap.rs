@@ -105,6 +105,14 @@ pub fn commit_ahead(bytes: usize) -> bool {
     REGION.commit(end.min(REGION.length())) && end <= REGION.length()
 }
 
+/// Gives address space back that a limit of `limit` bytes would count, except for what a report needs. Returns the heap's
+/// end.
+#[cfg(feature = "preload")]
+pub fn leave_address_space(limit: usize) -> usize {
+    const FOR_A_REPORT: usize = 2 << 20;
+    REGION.base() + REGION.give_back(region::part_of_limit(limit).max(FOR_A_REPORT))
+}
+
 /// Returns whether `bytes` can be allocated for Plimsoll: by its heap, or by the program's, to which requests go
 /// that this one cannot serve. Rust ends a process that has no memory for a request.
 #[cfg(feature = "preload")]

@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 
 use plimsoll::preload;
-use plimsoll_sys::os::{probe, syscall};
+use plimsoll_sys::os::{self, probe, syscall};
 
 use crate::next::Next;
 
@@ -38,17 +38,26 @@ macro_rules! confines {
 /// The open files at which a limit is low: a report needs some.
 const FEW_FILES: libc::rlim_t = 64;
 
-/// Prepares the report if a limit would keep the process from writing it.
-fn before_limit(resource: c_int, limit: *const libc::rlimit) {
+/// Prepares the report if a limit would keep the process from writing it, and gives address space back that a limit would
+/// count.
+fn before_limit(process: libc::pid_t, resource: c_int, limit: *const libc::rlimit) {
     let resource = resource as libc::__rlimit_resource_t;
     let is_valid = limit.is_aligned() && probe::readable(limit as usize);
-    if !is_valid || ![libc::RLIMIT_FSIZE, libc::RLIMIT_NOFILE].contains(&resource) {
+    let is_own = process == 0 || process == os::process_id() as libc::pid_t;
+    let concerns = [libc::RLIMIT_AS, libc::RLIMIT_FSIZE, libc::RLIMIT_NOFILE].contains(&resource);
+    if !is_valid || !is_own || !concerns {
         return;
     }
     // SAFETY: the limit is aligned, and the page in which it begins is readable. Its second half may be on the next page,
     // and is not read.
     let allowed = unsafe { (&raw const (*limit).rlim_cur).read() };
     let least = match resource {
+        libc::RLIMIT_AS => {
+            if allowed != libc::RLIM_INFINITY {
+                preload::before_address_space_limit(allowed as usize);
+            }
+            return;
+        }
         libc::RLIMIT_FSIZE => libc::RLIM_INFINITY,
         _ => FEW_FILES,
     };
@@ -65,7 +74,7 @@ macro_rules! limits {
         pub unsafe extern "C" fn $set(resource: c_int, limit: *const libc::rlimit) -> c_int {
             // SAFETY: the caller's limit is null or readable, and the kernel checks it.
             unsafe {
-                before_limit(resource, limit);
+                before_limit(0, resource, limit);
                 set_limit(0, resource, limit, std::ptr::null_mut())
             }
         }
@@ -81,7 +90,7 @@ macro_rules! limits {
         ) -> c_int {
             // SAFETY: the caller's limits are null or valid, and the kernel checks them.
             unsafe {
-                before_limit(resource, limit);
+                before_limit(process, resource, limit);
                 set_limit(process, resource, limit, before)
             }
         }

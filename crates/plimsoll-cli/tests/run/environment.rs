@@ -196,6 +196,46 @@ fn a_closed_pipe_ends_it_as_without_plimsoll() {
     );
 }
 
+/// What Plimsoll has reserved is given back before the program limits its address space.
+#[test]
+fn a_program_that_limits_its_address_space_has_its_share() {
+    let scene = Scene::new("own-limit");
+    let program = scene.c(
+        "limits",
+        r#"
+        #define _GNU_SOURCE
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/mman.h>
+        #include <sys/resource.h>
+        int main(int count, char **arguments) {
+            rlim_t limit = (rlim_t)atol(arguments[1]) << 20;
+            struct rlimit limits = {limit, limit};
+            if (*arguments[2] == 's' ? setrlimit(RLIMIT_AS, &limits) : prlimit(0, RLIMIT_AS, &limits, 0)) return 3;
+            int mapped = 0;
+            while (mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) mapped++;
+            printf("%d", mapped);
+            return 0;
+        }"#,
+    );
+    for mebibytes in [64, 512, 4096] {
+        for call in ["setrlimit", "prlimit"] {
+            let arguments = [&*mebibytes.to_string(), call];
+            let mapped = |output: std::process::Output| -> i64 {
+                assert!(output.status.success(), "{output:?}");
+                String::from_utf8(output.stdout).unwrap().parse().unwrap()
+            };
+            let alone = mapped(Command::new(&program).args(arguments).output().unwrap());
+            for options in [&[][..], &["--children"]] {
+                let with = mapped(run(options, &program, &arguments).output().unwrap());
+                // The library itself, what it uses, and 1 % of the limit.
+                let least = alone - 20 - mebibytes / 50;
+                assert!(with >= least, "{mebibytes} {call}: {with} of {alone}");
+            }
+        }
+    }
+}
+
 /// The reserved address space shrinks with the limit, down to zero.
 #[test]
 fn a_limit_on_address_space_leaves_the_program_its_share() {

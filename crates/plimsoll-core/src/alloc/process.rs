@@ -102,6 +102,15 @@ fn set_up() -> bool {
     true
 }
 
+/// Gives address space back, before the program limits its own to `limit` bytes: Plimsoll keeps what it uses, and 1 % of
+/// the limit. Not for hooks.
+#[cfg(feature = "preload")]
+pub fn before_address_space_limit(limit: usize) {
+    // The heap has the end of the range: nothing else lies behind it.
+    RANGE.end_before(internal_heap::leave_address_space(limit));
+    stack::TABLE.give_back(limit);
+}
+
 /// Returns the end of the address range of blocks outside the inner allocator, at least 1.
 #[inline(always)]
 pub(super) fn own_range_end() -> usize {

@@ -2,7 +2,8 @@
 //!
 //! A reservation is inaccessible until it is committed: it takes no memory, does not count against
 //! overcommit, and `mlockall` does not fill it. Committing takes a system call for each
-//! [`COMMIT_STEP`]. The committed part only grows, so concurrent calls are harmless.
+//! [`COMMIT_STEP`]. The committed part only grows, so concurrent calls are harmless. What is not committed can be given
+//! back, before the program limits its address space.
 
 use std::ops::Range;
 
@@ -19,6 +20,41 @@ const PART_OF_LIMIT: usize = 50;
 
 /// Bytes that reservations have taken of the address space.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of threads that are making memory accessible.
+static COMMITTING: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts the calling thread as committing, until this is dropped.
+struct Committing;
+
+impl Committing {
+    fn begin() -> Self {
+        // Before the length is read: a thread that gives memory back either sees this count or is seen to have done so.
+        COMMITTING.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Committing {
+    fn drop(&mut self) {
+        COMMITTING.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Returns whether all calls that began before have ended. Does not wait long: such a thread may be stopped.
+fn commits_have_ended() -> bool {
+    const LOOKS: usize = 1000;
+    (0..LOOKS).any(|_| {
+        std::hint::spin_loop();
+        COMMITTING.load(Ordering::SeqCst) == 0
+    })
+}
+
+/// The part of a limit of the address space of `limit` bytes that a reservation may keep beyond what it uses: a quarter of
+/// what all may take.
+pub fn part_of_limit(limit: usize) -> usize {
+    limit / PART_OF_LIMIT / 4
+}
 
 /// Returns `length`, or half of the part of a limited address space that Plimsoll may still take, if that is less.
 pub fn within_address_space_limit(length: usize) -> usize {
@@ -176,7 +212,8 @@ impl Region {
             return true;
         }
         let base = self.base();
-        if base == 0 || length > self.length() {
+        let _committing = Committing::begin();
+        if base == 0 || length > self.length.load(Ordering::SeqCst) {
             return false;
         }
         let after = length.next_multiple_of(COMMIT_STEP).min(self.length());
@@ -195,12 +232,48 @@ impl Region {
 }
 
 impl Region {
+    /// Gives the address space beyond the committed bytes and `more` back to the system. Returns the new length. A region
+    /// of a file keeps all. Only for regions that are committed from the bottom.
+    pub fn give_back(&self, more: usize) -> usize {
+        let before = self.length();
+        let kept = (self.committed() + more).next_multiple_of(page_size());
+        if kept >= before || self.in_file.load(Ordering::Relaxed) {
+            return before;
+        }
+        self.length.store(kept, Ordering::SeqCst);
+        if !commits_have_ended() {
+            // Beyond the length, nothing is used any more, but a mapping may still be made accessible.
+            return kept;
+        }
+        // A call that ended meanwhile may have committed more.
+        let kept = kept.max(self.committed().next_multiple_of(page_size()));
+        self.length.store(kept, Ordering::SeqCst);
+        if kept < before {
+            // SAFETY: the range is inaccessible, and of this region, which ends before it from now on.
+            unsafe { unmap(self.base() + kept, before - kept) };
+            TAKEN.fetch_sub(before - kept, Ordering::Relaxed);
+            for (base, length) in &NOTED {
+                if base.load(Ordering::Relaxed) == self.base() {
+                    length.fetch_min(kept, Ordering::Release);
+                }
+            }
+        }
+        kept
+    }
+
+    /// Ends the region before an address: a part behind it was given back. Only for regions that other ones have adopted.
+    pub fn end_before(&self, end: usize) {
+        self.length
+            .fetch_min(end.saturating_sub(self.base()), Ordering::SeqCst);
+    }
+
     /// Makes `length` bytes from `offset` on readable and writable, which [`Region::committed`] does not
     /// count. Returns `false` if they are not reserved or if the system refuses.
     pub fn commit_apart(&self, offset: usize, length: usize) -> bool {
+        let _committing = Committing::begin();
         let is_inside = offset
             .checked_add(length)
-            .is_some_and(|end| end <= self.length());
+            .is_some_and(|end| end <= self.length.load(Ordering::SeqCst));
         // SAFETY: the range lies in this region's reservation. Accessible parts stay accessible.
         is_inside && unsafe { pages::commit(self.base() + offset, length) }
     }
@@ -290,6 +363,49 @@ mod tests {
         assert!(!region.commit_apart(usize::MAX, page_size()));
         // SAFETY: the word was committed above.
         assert_eq!(unsafe { ((region.base() + last) as *const u64).read() }, 0);
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_used_by_others_and_not_by_the_region() {
+        let region = Region::new();
+        assert!(region.reserve(1 << 30, 1 << 30));
+        assert!(region.commit(1));
+        let (base, kept) = (region.base(), 4 * COMMIT_STEP);
+        assert_eq!(region.give_back(kept - COMMIT_STEP), kept);
+        assert_eq!((region.base(), region.length()), (base, kept));
+        assert!(!region.contains(base + kept));
+        let other = Region::new();
+        // Another thread may have taken some of it.
+        assert!((1..100).any(|part| other.reserve_at(base + (part << 23), 1 << 23)));
+        assert!(other.commit(1 << 23));
+        assert!(region.commit(kept) && !region.commit(kept + 1));
+        assert_eq!(region.give_back(0), kept, "all of it is in use");
+    }
+
+    #[test]
+    fn memory_is_given_back_beside_threads_that_commit() {
+        for _ in 0..200 {
+            let region = Region::new();
+            assert!(region.reserve(64 * COMMIT_STEP, 1));
+            std::thread::scope(|scope| {
+                let grow = || {
+                    (1..=64)
+                        .take_while(|&steps| region.commit(steps * COMMIT_STEP))
+                        .count()
+                };
+                let growing = [scope.spawn(grow), scope.spawn(grow)];
+                let kept = region.give_back(COMMIT_STEP);
+                for thread in growing {
+                    assert!(thread.join().unwrap() * COMMIT_STEP <= region.committed());
+                }
+                assert!(region.committed() <= kept.max(region.length()));
+            });
+            // SAFETY: the bytes are committed.
+            let bytes = unsafe {
+                std::slice::from_raw_parts_mut(region.base() as *mut u8, region.committed())
+            };
+            bytes.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+        }
     }
 
     #[test]

@@ -207,6 +207,13 @@ pub fn call_around_filters(before: fn(), refused: fn()) {
     let _ = OF_FILTERS.set([before, refused]);
 }
 
+/// Gives address space back, before the process limits its own to `limit` bytes. Call it before each such change.
+pub fn before_address_space_limit(limit: usize) {
+    if !filter::is_restricted() {
+        plimsoll_core::alloc::process::before_address_space_limit(limit);
+    }
+}
+
 /// Prepares the report of a process that is about to confine itself, so that it could not write one at its end. Call it
 /// before each change of the user, of the root directory, of namespaces and of limits.
 pub fn before_confinement() {

@@ -34,6 +34,8 @@ mod tests;
 
 use entries::{first_entry, heads};
 use plimsoll_sys::os::fork::{Keeper, SignalGuard, SignalMutex, join};
+#[cfg(feature = "preload")]
+use plimsoll_sys::os::region::part_of_limit;
 use plimsoll_sys::os::region::{COMMIT_STEP, Part, Region};
 #[cfg(feature = "preload")]
 use plimsoll_sys::primitives::AtomicPtr;
@@ -444,6 +446,12 @@ impl Table {
             let from = if from_the_start { 0 } else { used };
             self.region.commit_with_pages(from, used + bytes);
         }
+    }
+
+    /// Gives address space back that a limit of `limit` bytes would count. The table is full earlier then.
+    #[cfg(feature = "preload")]
+    pub fn give_back(&self, limit: usize) {
+        self.region.give_back(part_of_limit(limit));
     }
 
     /// Returns the bytes of memory made accessible for the table.
