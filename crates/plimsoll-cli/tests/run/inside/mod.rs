@@ -237,7 +237,7 @@ fn an_allocator_may_lock_itself_around_forks() {
         #include <sys/prctl.h>
         #include <sys/wait.h>
         int main() {
-            /* Whoever waits in a handler may have blocked all signals. */
+            /* A handler that waits may have blocked all signals. */
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             pthread_atfork(enter, leave, leave);
             for (int i = 0; i < 3; i++) {
