@@ -430,6 +430,8 @@ fn soaks(steps: &Steps) -> Result<(), String> {
     steps.run("cargo test -p plimsoll-cli --test real_programs -- --ignored --test-threads=1")?;
     // In all kinds of builds, blocks are attributed to the functions that make them.
     steps.run("cargo test --release -p plimsoll-cli --test run -- --ignored frames::")?;
+    // Under load, and in unusual surroundings.
+    steps.run("cargo xtask stress 2")?;
     // CPython's own tests of threads, processes and memory have the same outcomes as without.
     steps.run("cargo test --release -p plimsoll-cli --test suites -- --ignored cpython")
 }

@@ -12,7 +12,7 @@ use loom::thread;
 
 use super::slab::SLAB;
 use super::slot::{Birth, Seen, Slot, State};
-use super::snapshot::{CUTS, Instant};
+use super::snapshot::{CUTS, Coherence};
 use super::watched::Watched;
 
 /// The executor, which counts wakes. The counts of its clones are not part of the model.
@@ -94,7 +94,7 @@ fn drop_task(slot: &Slot) {
 
 fn cut() -> Vec<Seen> {
     let mut tasks = Vec::new();
-    assert_eq!(CUTS.read(|task| tasks.push(*task)), Instant::One);
+    assert_eq!(CUTS.read(|task| tasks.push(*task)), Coherence::One);
     tasks.sort_by_key(|task| task.id);
     tasks
 }

@@ -1,6 +1,6 @@
 //! Figures about tasks.
 
-use super::snapshot::Instant;
+use super::snapshot::Coherence;
 use super::{State, slab, snapshot, times};
 use plimsoll_core::histogram::Histogram;
 
@@ -83,13 +83,13 @@ pub(crate) fn states() -> (States, bool) {
         return (states, true);
     }
     let instant = snapshot::CUTS.read(|task| states.count(task.state));
-    if instant == Instant::NoMemory {
+    if instant == Coherence::NoMemory {
         states = States::default();
         let there = (0..slab::SLAB.used()).filter(|&number| slab::SLAB.is_there(number));
         let tasks = there.filter_map(|number| slab::SLAB.slot(number).read());
         tasks.for_each(|task| states.count(task.state));
     }
-    (states, instant == Instant::One)
+    (states, instant == Coherence::One)
 }
 
 /// Numbers of tasks by activity.

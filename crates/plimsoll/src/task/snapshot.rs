@@ -78,7 +78,7 @@ const SLACK: usize = 1 << 16;
 
 /// The instant of a cut's tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Instant {
+pub(super) enum Coherence {
     /// They are of one instant.
     One,
     /// They may be of several: the kernel refuses the fence in all threads, as under a system call filter.
@@ -128,10 +128,10 @@ impl Cuts {
 
     /// Calls `visit` with each task that exists at one instant, in no order. Excludes other
     /// readers.
-    pub(super) fn read(&self, mut visit: impl FnMut(&Seen)) -> Instant {
+    pub(super) fn read(&self, mut visit: impl FnMut(&Seen)) -> Coherence {
         let _alone = self.reader.lock();
         if !self.records.open(SLAB.used() as usize + SLACK) {
-            return Instant::NoMemory;
+            return Coherence::NoMemory;
         }
         let epoch = match self.epoch.load(Ordering::Relaxed).wrapping_add(1) {
             // 0 means that no reader is running.
@@ -169,8 +169,8 @@ impl Cuts {
         }
         self.records.close(visit);
         match is_fenced {
-            true => Instant::One,
-            false => Instant::Several,
+            true => Coherence::One,
+            false => Coherence::Several,
         }
     }
 
