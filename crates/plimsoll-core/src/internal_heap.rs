@@ -109,8 +109,10 @@ pub fn commit_ahead(bytes: usize) -> bool {
 /// end.
 #[cfg(feature = "preload")]
 pub fn leave_address_space(limit: usize) -> usize {
-    const FOR_A_REPORT: usize = 2 << 20;
-    REGION.base() + REGION.give_back(region::part_of_limit(limit).max(FOR_A_REPORT))
+    /// A process at the limit of its mappings can have no memory but this.
+    const FOR_A_REPORT: std::ops::RangeInclusive<usize> = 4 << 20..=16 << 20;
+    let kept = (limit / 16).clamp(*FOR_A_REPORT.start(), *FOR_A_REPORT.end());
+    REGION.base() + REGION.give_back(region::part_of_limit(limit).max(kept))
 }
 
 /// Returns whether `bytes` can be allocated for Plimsoll: by its heap, or by the program's, to which requests go

@@ -102,10 +102,15 @@ fn set_up() -> bool {
     true
 }
 
-/// Gives address space back, before the program limits its own to `limit` bytes: Plimsoll keeps what it uses, and 1 % of
-/// the limit. Not for hooks.
+/// Gives address space back, before the program limits its own to `limit` bytes: Plimsoll keeps what it uses, 1 % of
+/// the limit, and what a report needs. A limit that the process exceeds already gains nothing by it. Not for hooks.
 #[cfg(feature = "preload")]
 pub fn before_address_space_limit(limit: usize) {
+    /// The program and the C library need less, but not with the preloaded library.
+    const LEAST: usize = 32 << 20;
+    if limit < LEAST {
+        return;
+    }
     // The heap has the end of the range: nothing else lies behind it.
     RANGE.end_before(internal_heap::leave_address_space(limit));
     stack::TABLE.give_back(limit);
