@@ -336,10 +336,6 @@ impl Config {
             profile::set_mutex_fraction(fraction);
         }
         self.follow_cpu_rate();
-        history::begin(
-            self.history.unwrap_or(history::DEFAULT_BYTES),
-            self.growth.unwrap_or(history::growth::DEFAULT_INTERVAL),
-        );
         if let Some(age) = self.leak_age {
             profile::set_leak_age(age);
         }
@@ -357,6 +353,11 @@ impl Config {
                 warning::warn(format!("cannot enforce the memory limit: {error}"));
             }
         }
+        // After the settings that its readings show.
+        history::begin(
+            self.history.unwrap_or(history::DEFAULT_BYTES),
+            self.growth.unwrap_or(history::growth::DEFAULT_INTERVAL),
+        );
         #[cfg(feature = "http")]
         let server = self.http.and_then(|address| {
             let address = if address.bytes().all(|byte| byte.is_ascii_digit()) {
