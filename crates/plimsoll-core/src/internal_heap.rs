@@ -112,7 +112,10 @@ pub fn leave_address_space(limit: usize) -> usize {
     /// A process at the limit of its mappings can have no memory but this.
     const FOR_A_REPORT: std::ops::RangeInclusive<usize> = 4 << 20..=16 << 20;
     let kept = (limit / 16).clamp(*FOR_A_REPORT.start(), *FOR_A_REPORT.end());
-    REGION.base() + REGION.give_back(region::part_of_limit(limit).max(kept))
+    let more = region::part_of_limit(limit).max(kept);
+    // With the lock, no block lies beyond the committed bytes, and none is made meanwhile.
+    let length = HEAP.with(REGION.length(), |_| REGION.give_back(more));
+    REGION.base() + length
 }
 
 /// Returns whether `bytes` can be allocated for Plimsoll: by its heap, or by the program's, to which requests go

@@ -134,7 +134,7 @@ impl<A> Alloc<A> {
 
     /// Returns an allocator over `inner`, whose pages `backend` reports. If several `Alloc`s have
     /// backends of different names, the one that makes the first allocation determines the backend:
-    /// see `stats::backend()`).
+    /// see `stats::backend()`.
     pub const fn with_backend(inner: A, backend: &'static dyn Backend) -> Self {
         Self {
             inner,

@@ -53,7 +53,7 @@ pub trait Backend: Sync {
     fn enlist(&self) {}
 
     /// Visits all size classes, from the smallest blocks to the largest, including classes without
-    /// blocks. Only `fragmentation()`) calls it. So it may take
+    /// blocks. Only `fragmentation()` calls it. So it may take
     /// some time, and locks that allocations take for a moment. It must not allocate through the
     /// program's allocator. Returns false, possibly after some visits, if the allocator cannot
     /// report its classes.

@@ -79,7 +79,7 @@ impl ThreadRecord {
     }
 
     /// Returns the call stack as return addresses, leaf first, for
-    /// `profile::frames`). Empty if it could not be read.
+    /// `profile::frames`. Empty if it could not be read.
     pub fn stack(&self) -> &[usize] {
         &self.0.frames
     }

@@ -24,6 +24,9 @@ static TAKEN: AtomicUsize = AtomicUsize::new(0);
 /// The number of threads that are making memory accessible.
 static COMMITTING: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether a thread gives address space back. Another one, or a signal handler on that thread, then does not.
+static GIVING_BACK: AtomicBool = AtomicBool::new(false);
+
 /// Counts the calling thread as committing, until this is dropped.
 struct Committing;
 
@@ -232,9 +235,19 @@ impl Region {
 }
 
 impl Region {
-    /// Gives the address space beyond the committed bytes and `more` back to the system. Returns the new length. A region
-    /// of a file keeps all. Only for regions that are committed from the bottom.
+    /// Gives the address space beyond the committed bytes and `more` back to the system. Returns the new length, which is
+    /// the former one if another call or a commit is in progress. A region of a file keeps all. Only for regions that are
+    /// committed from the bottom.
     pub fn give_back(&self, more: usize) -> usize {
+        if GIVING_BACK.swap(true, Ordering::Acquire) {
+            return self.length();
+        }
+        let length = self.give_back_alone(more);
+        GIVING_BACK.store(false, Ordering::Release);
+        length
+    }
+
+    fn give_back_alone(&self, more: usize) -> usize {
         let before = self.length();
         let kept = (self.committed() + more).next_multiple_of(page_size());
         if kept >= before || self.in_file.load(Ordering::Relaxed) {
@@ -242,8 +255,9 @@ impl Region {
         }
         self.length.store(kept, Ordering::SeqCst);
         if !commits_have_ended() {
-            // Beyond the length, nothing is used any more, but a mapping may still be made accessible.
-            return kept;
+            // Such a call may have read the former length, and what it commits is part of the region.
+            self.length.store(before, Ordering::SeqCst);
+            return before;
         }
         // A call that ended meanwhile may have committed more.
         let kept = kept.max(self.committed().next_multiple_of(page_size()));

@@ -207,9 +207,10 @@ pub fn call_around_filters(before: fn(), refused: fn()) {
     let _ = OF_FILTERS.set([before, refused]);
 }
 
-/// Gives address space back, before the process limits its own to `limit` bytes. Call it before each such change.
+/// Gives address space back, before the process limits its own to `limit` bytes. Call it before each such change. The
+/// child of a `vfork` gives none back: it is its parent's.
 pub fn before_address_space_limit(limit: usize) {
-    if !filter::is_restricted() {
+    if !filter::is_restricted() && !alloc_thread::is_lent() {
         plimsoll_core::alloc::process::before_address_space_limit(limit);
     }
 }
