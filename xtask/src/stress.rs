@@ -2,7 +2,8 @@
 //!
 //! Each round has a seed, which selects the folder of the project, the user, the umask, missing variables and
 //! directories, and the number of test threads. Four threads compute meanwhile, and one writes to half of the available
-//! memory. A round clones the committed state; the two folders are built once each.
+//! memory. A round clones the committed state; the two folders are built once each, into one directory beside them:
+//! the build script of jemalloc refuses a path with a space.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -133,10 +134,16 @@ fn prepare(root: &Path, name: &str) -> Result<PathBuf, String> {
     ]))?;
     let mut build = Command::new("cargo");
     build
-        .args(["test", "--quiet", "--workspace", "--no-run"])
+        .args(["test", "--quiet", "--workspace", "--no-run", "--target-dir"])
+        .arg(target(&folder))
         .current_dir(&folder);
     succeed(build.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN"))?;
     Ok(folder)
+}
+
+/// Returns the directory of what is built from a folder.
+fn target(folder: &Path) -> PathBuf {
+    folder.with_file_name("target")
 }
 
 fn succeed(command: &mut Command) -> Result<(), String> {
@@ -197,12 +204,16 @@ fn run(
     }
     if surroundings.is_ordinary_user {
         let user = USER.to_string();
-        succeed(Command::new("chown").args(["-R", &user]).arg(folder))?;
+        let mut own = Command::new("chown");
+        succeed(own.args(["-R", &user]).arg(folder).arg(target(folder)))?;
         script.push_str(&format!(
             "exec setpriv --reuid {user} --regid {user} --clear-groups "
         ));
     }
-    script.push_str("cargo test --workspace --no-fail-fast --offline");
+    script.push_str(&format!(
+        "cargo test --workspace --no-fail-fast --offline --target-dir '{}'",
+        target(folder).display()
+    ));
     command.arg(script).current_dir(folder).process_group(0);
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
     command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
