@@ -15,6 +15,7 @@ use crate::history;
 use crate::http;
 use crate::memory_limit;
 use crate::profile;
+use crate::signal_request::Signal;
 use crate::{dump, export, maintenance, task};
 use plimsoll_core::settings::{self, MemoryLimit};
 use plimsoll_core::stack::{self, Unwinder};
@@ -60,6 +61,7 @@ pub fn start() -> Plimsoll {
 /// | `memory_limit` | memory that the program should stay below: `512m`, `80%` of the available memory, `cgroup` or `off` | `off` |
 /// | `mutex_fraction` | one of this many releases of contended locks is recorded: `100`, `1` for all, `0` for none | `0` |
 /// | `out` | a directory for all profiles, written when the [`Plimsoll`] is dropped or the process exits; created at the start | none |
+/// | `out_on` | signals that also write the profiles of `out`, before they end the process: `sigterm`, `sigint`, `sigterm+sigint` or `off` | `off` |
 /// | `postmortem` | a file that keeps counts and heap profile if the process is killed, for `plimsoll report`; `%p` is the process number; only from the environment | none |
 /// | `stack_depth` | maximum number of frames of a stack, 0 to 1024 | `128` |
 /// | `table` | the maximum size of the table of stacks, in bytes; only from the environment | `64m` |
@@ -82,6 +84,8 @@ pub struct Config {
     http_hosts: Vec<String>,
     http_token: Option<String>,
     out: Option<PathBuf>,
+    out_on_sigterm: bool,
+    out_on_sigint: bool,
     heap_rate: Option<usize>,
     block_rate: Option<Duration>,
     mutex_fraction: Option<u32>,
@@ -241,6 +245,19 @@ impl Config {
         self
     }
 
+    /// Makes `SIGTERM` write the profiles of [`Config::out`] before it ends the process. A second signal ends it at
+    /// once. Has no effect if the program handles or ignores that signal.
+    pub fn out_on_sigterm(mut self) -> Self {
+        self.out_on_sigterm = true;
+        self
+    }
+
+    /// Makes `SIGINT` write the profiles, as [`Config::out_on_sigterm`] does for `SIGTERM`.
+    pub fn out_on_sigint(mut self) -> Self {
+        self.out_on_sigint = true;
+        self
+    }
+
     /// Writes the state of all threads to standard error after the message of a panic: see
     /// [`crate::dump()`].
     pub fn dump_on_panic(mut self) -> Self {
@@ -321,6 +338,14 @@ impl Config {
         }
         stack::prepare(self.unwinder);
         maintenance::start();
+        for (wanted, signal) in [
+            (self.out_on_sigterm, Signal::Terminate),
+            (self.out_on_sigint, Signal::Interrupt),
+        ] {
+            if wanted && self.out.is_some() {
+                output::at_signal(signal);
+            }
+        }
         if self.dump_on_sigquit {
             if let Err(error) = dump::on_sigquit() {
                 warning::warn(format!("cannot dump stacks on SIGQUIT: {error}"));

@@ -125,6 +125,7 @@ pub mod profile;
 #[cfg(feature = "push")]
 pub mod push;
 mod recording;
+mod signal_request;
 mod startup;
 pub mod stats;
 mod symbol;

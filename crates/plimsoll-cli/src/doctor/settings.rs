@@ -6,7 +6,7 @@ use super::findings::Finding;
 pub(super) const VARIABLE: &str = "PLIMSOLL";
 
 /// All words of settings.
-const WORDS: [&str; 22] = [
+const WORDS: [&str; 23] = [
     "block_rate",
     "cpu_rate",
     "dump_on",
@@ -23,6 +23,7 @@ const WORDS: [&str; 22] = [
     "memory_limit",
     "mutex_fraction",
     "out",
+    "out_on",
     "postmortem",
     "stack_depth",
     "table",

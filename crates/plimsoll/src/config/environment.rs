@@ -103,6 +103,7 @@ impl Config {
                     true
                 }),
                 "dump_on" => self.set_dump_on(value),
+                "out_on" => self.set_out_on(value),
                 SETTING if value.is_empty() => Err("is empty; give a file"),
                 SETTING if postmortem_file::was_asked_for() => Ok(true),
                 SETTING => Err("has no effect any more: set it before the process starts"),
@@ -163,6 +164,17 @@ impl Config {
             Names::default().add(host)?;
         }
         self.http_hosts = hosts.into_iter().map(String::from).collect();
+        Ok(true)
+    }
+
+    fn set_out_on(&mut self, value: &str) -> Result<bool, &'static str> {
+        (self.out_on_sigterm, self.out_on_sigint) = match value {
+            "sigterm" => (true, false),
+            "sigint" => (false, true),
+            "sigterm+sigint" | "sigint+sigterm" => (true, true),
+            "off" => (false, false),
+            _ => return Err("is not one of sigterm, sigint, sigterm+sigint, off"),
+        };
         Ok(true)
     }
 

@@ -1,5 +1,6 @@
 //! The directory of the setting `out`. Profiles are written when the `Plimsoll` is dropped. A program that ends before, by
-//! `exit` or a return from the `main` of C, drops nothing: a handler of `exit` writes them then.
+//! `exit` or a return from the `main` of C, drops nothing: a handler of `exit` writes them then. On request, `SIGTERM` and
+//! `SIGINT` write them before they end the process.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use crate::profile::{self, Format};
+use crate::signal_request::{self, Signal};
 use plimsoll_core::fork::Order;
 use plimsoll_core::warning;
 use plimsoll_core::{internal_scope, overhead};
@@ -43,7 +45,19 @@ pub(super) fn end(directory: &Path) {
     }
 }
 
+/// Makes the signal write the profiles that are due before it ends the process.
+pub(super) fn at_signal(signal: Signal) {
+    if let Err(error) = signal_request::on(signal, write_due) {
+        warning::warn(format_args!("cannot write profiles at {signal}: {error}"));
+    }
+}
+
 extern "C" fn at_exit() {
+    write_due();
+}
+
+/// Writes all profiles to each directory to which this process has not written them.
+fn write_due() {
     let _own = internal_scope::scope();
     let due = std::mem::take(&mut *DUE.lock());
     for (directory, process) in due {

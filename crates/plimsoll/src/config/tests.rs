@@ -32,13 +32,14 @@ fn the_environment_wins_over_the_code() {
 #[test]
 fn bad_settings_are_named_and_the_others_are_used() {
     let (config, complaints) = read(
-        "memory_limit=101%,dump_on=sigquit+off,leak_age=10,long_poll=10,task_times=1,go_names=yes,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,http_hosts=,http_hosts=a:80,http_hosts=a+b c,ledger=x,heap_rate=4k",
+        "memory_limit=101%,dump_on=sigquit+off,out_on=exit,leak_age=10,long_poll=10,task_times=1,go_names=yes,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,http_hosts=,http_hosts=a:80,http_hosts=a+b c,ledger=x,heap_rate=4k",
     );
     assert_eq!(config.heap_rate, Some(4096));
     assert_eq!(config.http, None, "`htp` may have been meant to protect it");
     let expected = vec![
         "`memory_limit=101%`: the value is not a share",
         "`dump_on=sigquit+off`: the value is not one of",
+        "`out_on=exit`: the value is not one of",
         "`leak_age=10`: the value is not a length of time",
         "`long_poll=10`: the value is not a length of time",
         "`task_times=1`: the value is neither on nor off",

@@ -24,7 +24,7 @@ const fn word(name: &'static str, meaning: &'static str, default: &'static str) 
 }
 
 /// All words, in the order of their names.
-pub(super) const WORDS: [Word; 22] = [
+pub(super) const WORDS: [Word; 23] = [
     word(
         "block_rate",
         "waiting time between samples of the block profile: 1ms, 1ns for all, 0 for none",
@@ -106,6 +106,11 @@ pub(super) const WORDS: [Word; 22] = [
         "out",
         "a directory for all profiles, written when the Plimsoll is dropped or the process exits; created at the start",
         "none",
+    ),
+    word(
+        "out_on",
+        "signals that also write the profiles of out, before they end the process: sigterm, sigint, sigterm+sigint or off",
+        "off",
     ),
     word(
         "postmortem",

@@ -1,14 +1,19 @@
 //! The directory of the setting `out`, at the start and at exit.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread;
 
 use super::{Dir, child, files, gunzip, lines, program};
 
 /// Returns the directory that the setting names in this process.
 fn directory() -> String {
     let settings = std::env::var("PLIMSOLL").unwrap();
-    settings.strip_prefix("out=").unwrap().to_owned()
+    let mut words = settings.split(',');
+    words
+        .find_map(|word| word.strip_prefix("out="))
+        .unwrap()
+        .to_owned()
 }
 
 #[test]
@@ -168,4 +173,98 @@ fn profiles_are_written_at_each_ordinary_end() {
         let was_changed = fs::read(path.join("heap.pb.gz")).unwrap() == b"changed";
         assert_eq!(was_changed, end == "dropped", "{end}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn signals_that_end_the_process_write_profiles_on_request() {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    let name = "output::signals_that_end_the_process_write_profiles_on_request";
+    let dir = Dir::new("signals");
+    // In the child, the last part of the path names the signal, and where it arrives.
+    let test = || {
+        let _started = plimsoll::start();
+        let directory = PathBuf::from(directory());
+        let end = directory.file_name().unwrap().to_str().unwrap();
+        let signal = match end {
+            "sigint" => libc::SIGINT,
+            _ => libc::SIGTERM,
+        };
+        let wait_for_the_signal = || loop {
+            thread::park();
+        };
+        // SAFETY: the child of the fork only starts Plimsoll and waits for the signal.
+        unsafe {
+            if !end.starts_with("child") {
+                libc::kill(libc::getpid(), signal);
+                wait_for_the_signal();
+            }
+            let (mut from, mut status) = ([0; 2], 0);
+            assert_eq!(libc::pipe(from.as_mut_ptr()), 0);
+            let child = libc::fork();
+            if child == 0 {
+                let _again = end.contains("started").then(plimsoll::start);
+                assert_eq!(libc::write(from[1], b"x".as_ptr().cast(), 1), 1);
+                wait_for_the_signal();
+            }
+            assert_eq!(libc::read(from[0], [0_u8].as_mut_ptr().cast(), 1), 1);
+            libc::kill(child, signal);
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            assert_eq!(libc::WTERMSIG(status), signal);
+            let written = fs::read_dir(&directory).unwrap().count();
+            assert_eq!(written > 0, end.contains("started"), "{end}");
+            libc::_exit(0);
+        }
+    };
+    if child::is_child() {
+        return test();
+    }
+    for (end, settings, signal, is_written) in [
+        ("sigterm", "out_on=sigterm", Some(libc::SIGTERM), true),
+        ("sigint", "out_on=sigterm+sigint", Some(libc::SIGINT), true),
+        ("other", "out_on=sigint", Some(libc::SIGTERM), false),
+        ("child", "out_on=sigterm", None, false),
+        ("child-started", "out_on=sigterm", None, true),
+    ] {
+        let path = dir.0.join(end);
+        let settings = format!("{settings},out={}", path.display());
+        let output = child::command(name, settings).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), signal, "{end}: {stderr}");
+        assert!(lines(&stderr).is_empty(), "{end}: {stderr}");
+        let count = fs::read_dir(&path).unwrap().count();
+        assert_eq!(count, if is_written { files().len() } else { 0 }, "{end}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_that_the_program_handles_stays_its_own() {
+    extern "C" fn exits(_: i32) {
+        // SAFETY: the call is allowed in a handler.
+        unsafe { libc::_exit(3) };
+    }
+    let name = "output::a_signal_that_the_program_handles_stays_its_own";
+    let dir = Dir::new("handled");
+    if child::is_child() {
+        // SAFETY: the handler only makes a call that is allowed in it.
+        unsafe { libc::signal(libc::SIGTERM, exits as extern "C" fn(i32) as usize) };
+        let _started = plimsoll::start();
+        // SAFETY: the signal ends the process.
+        unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+        loop {
+            thread::park();
+        }
+    }
+    let settings = format!("out_on=sigterm,out={}", dir.0.display());
+    let output = child::command(name, settings).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    let lines = lines(&stderr);
+    assert_eq!(lines.len(), 1, "{stderr}");
+    assert_eq!(
+        lines[0],
+        "plimsoll: cannot write profiles at SIGTERM: the program handles or ignores SIGTERM itself"
+    );
 }

@@ -1,7 +1,5 @@
 //! A dump of all threads: their states and stacks as text.
 
-mod os;
-
 use std::io::{self, Write};
 use std::panic;
 use std::sync::OnceLock;
@@ -9,9 +7,8 @@ use std::sync::OnceLock;
 use plimsoll_sys::os::file_size;
 
 use crate::profile::{self, Format};
+use crate::signal_request::{self, Signal};
 use plimsoll_core::internal_scope;
-
-pub(crate) use os::on_sigquit;
 
 /// Writes the state and the stack of every thread of the program, in the format of Go's `debug=2`,
 /// with functions, files and lines. Stacks with more than 100 calls are reduced to the 50 innermost
@@ -37,6 +34,15 @@ pub fn dump(writer: &mut impl Write) -> io::Result<()> {
 /// Writes a dump to standard error. Ignores an error of that write.
 fn dump_to_stderr() {
     let _ = file_size::without_signal(|| dump(&mut io::stderr()));
+}
+
+/// Makes `SIGQUIT` write a dump to standard error, and do nothing else.
+///
+/// # Errors
+/// The program handles or ignores the signal; or the system's error: too many descriptors or threads.
+pub(crate) fn on_sigquit() -> io::Result<()> {
+    crate::recording::note_owners();
+    signal_request::on(Signal::Quit, dump_to_stderr)
 }
 
 /// Makes a panic write a dump to standard error, after its own message. Once.
