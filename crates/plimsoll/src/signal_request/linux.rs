@@ -1,5 +1,6 @@
 //! Linux. The signal's handler wakes a thread of Plimsoll, which does the work.
 
+use std::ffi::CStr;
 use std::io;
 use std::ptr;
 
@@ -33,6 +34,13 @@ impl Signal {
         }
     }
 
+    fn thread_name(self) -> &'static CStr {
+        match self {
+            Self::Quit => c"plimsoll-dump",
+            Self::Terminate | Self::Interrupt => c"plimsoll-out",
+        }
+    }
+
     fn request(self) -> &'static Request {
         match self {
             Self::Quit => &QUIT,
@@ -59,7 +67,7 @@ pub(crate) fn on(signal: Signal, work: fn()) -> io::Result<()> {
         return Ok(());
     }
     let bell: &'static Bell = Box::leak(Box::new(Bell::new()?));
-    internal_thread::spawn(c"plimsoll-signal", move || {
+    internal_thread::spawn(signal.thread_name(), move || {
         while internal_thread::wait(bell, None).is_ok() {
             work();
             if signal.ends_the_process() {
