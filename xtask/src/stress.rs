@@ -81,7 +81,7 @@ pub fn stress(root: &Path, rounds: u64, first: u64) -> Result<(), String> {
             surroundings.without_shm = false;
         }
         println!("\n== seed {seed}: {surroundings:?}");
-        let folder = prepare(root, surroundings.folder)?;
+        let folder = prepare(root, surroundings.folder, is_root)?;
         let began = Instant::now();
         let failed = under_load(|| run(&folder, &surroundings, is_root))?;
         println!(
@@ -106,7 +106,7 @@ pub fn stress(root: &Path, rounds: u64, first: u64) -> Result<(), String> {
 }
 
 /// Clones the committed state into a folder and builds the tests there.
-fn prepare(root: &Path, name: &str) -> Result<PathBuf, String> {
+fn prepare(root: &Path, name: &str, is_root: bool) -> Result<PathBuf, String> {
     // Not below the project, whose folders an ordinary user may be unable to enter.
     let folder = std::env::temp_dir().join("plimsoll-stress").join(name);
     let text = folder.to_string_lossy().into_owned();
@@ -132,18 +132,59 @@ fn prepare(root: &Path, name: &str) -> Result<PathBuf, String> {
         "--force",
         "FETCH_HEAD",
     ]))?;
-    let mut build = Command::new("cargo");
-    build
-        .args(["test", "--quiet", "--workspace", "--no-run", "--target-dir"])
-        .arg(target(&folder))
-        .current_dir(&folder);
-    succeed(build.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN"))?;
+    let mut build = in_folder(&folder, is_root, "", "cargo test --quiet --no-run")?;
+    succeed(&mut build)?;
     Ok(folder)
 }
 
-/// Returns the directory of what is built from a folder.
-fn target(folder: &Path) -> PathBuf {
-    folder.with_file_name("target")
+/// Returns the path of a directory beside the folders, which they share.
+fn beside(folder: &Path, name: &str) -> PathBuf {
+    folder.with_file_name(name)
+}
+
+/// Returns a command that runs `before`, words of the shell, and then `cargo` for the workspace in the folder. For the
+/// superuser, the toolchain is at paths that an ordinary user can enter.
+fn in_folder(folder: &Path, is_root: bool, before: &str, cargo: &str) -> Result<Command, String> {
+    let mut command = match is_root {
+        true => {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c"]);
+            command
+        }
+        false => {
+            let mut command = Command::new("sh");
+            command.arg("-c");
+            command
+        }
+    };
+    let mut script = String::from("set -e; ");
+    if is_root {
+        script.push_str("mount --make-rprivate /; ");
+        for (name, below) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
+            let home = std::env::var("HOME").unwrap_or_default();
+            let own =
+                std::env::var_os(name).map_or_else(|| Path::new(&home).join(below), PathBuf::from);
+            let seen = beside(folder, &below[1..]);
+            std::fs::create_dir_all(&seen)
+                .map_err(|error| format!("{}: {error}", seen.display()))?;
+            script.push_str(&format!(
+                "mount --bind '{}' '{}'; ",
+                own.display(),
+                seen.display()
+            ));
+            command.env(name, &seen);
+        }
+        let path = std::env::var("PATH").unwrap_or_default();
+        let tools = beside(folder, "cargo").join("bin");
+        command.env("PATH", format!("{}:{path}", tools.display()));
+    }
+    script.push_str(&format!(
+        "{before}{cargo} --workspace --target-dir '{}'",
+        beside(folder, "target").display()
+    ));
+    command.arg(script).current_dir(folder);
+    command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
+    Ok(command)
 }
 
 fn succeed(command: &mut Command) -> Result<(), String> {
@@ -165,58 +206,26 @@ fn run(
     let log = folder.with_extension("log");
     let output = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
     let errors = output.try_clone().map_err(|error| error.to_string())?;
-    let mut command = match is_root {
-        true => {
-            let mut command = Command::new("unshare");
-            command.args(["--mount", "sh", "-c"]);
-            command
-        }
-        false => {
-            let mut command = Command::new("sh");
-            command.arg("-c");
-            command
-        }
-    };
-    let mut script = format!("set -e; umask {:03o}; ", surroundings.umask);
-    if is_root {
-        // The ordinary user may be unable to enter the superuser's home.
-        script.push_str("mount --make-rprivate /; ");
-        for (name, below) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
-            let home = std::env::var("HOME").unwrap_or_default();
-            let own =
-                std::env::var_os(name).map_or_else(|| Path::new(&home).join(below), PathBuf::from);
-            let seen = folder.with_extension(&below[1..]);
-            std::fs::create_dir_all(&seen)
-                .map_err(|error| format!("{}: {error}", seen.display()))?;
-            script.push_str(&format!(
-                "mount --bind '{}' '{}'; ",
-                own.display(),
-                seen.display()
-            ));
-            command.env(name, &seen);
-        }
-        let path = std::env::var("PATH").unwrap_or_default();
-        let tools = folder.with_extension("cargo").join("bin");
-        command.env("PATH", format!("{}:{path}", tools.display()));
-    }
+    let mut before = format!("umask {:03o}; ", surroundings.umask);
     if surroundings.without_shm {
-        script.push_str("umount /dev/shm; rmdir /dev/shm 2>/dev/null || true; ");
+        before.push_str("umount /dev/shm; rmdir /dev/shm 2>/dev/null || true; ");
     }
     if surroundings.is_ordinary_user {
         let user = USER.to_string();
         let mut own = Command::new("chown");
-        succeed(own.args(["-R", &user]).arg(folder).arg(target(folder)))?;
-        script.push_str(&format!(
+        succeed(
+            own.args(["-R", &user])
+                .arg(folder)
+                .arg(beside(folder, "target")),
+        )?;
+        before.push_str(&format!(
             "exec setpriv --reuid {user} --regid {user} --clear-groups "
         ));
     }
-    script.push_str(&format!(
-        "cargo test --workspace --no-fail-fast --offline --target-dir '{}'",
-        target(folder).display()
-    ));
-    command.arg(script).current_dir(folder).process_group(0);
+    let test = "cargo test --no-fail-fast --offline";
+    let mut command = in_folder(folder, is_root, &before, test)?;
+    command.process_group(0);
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
-    command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
     command.env("RUST_TEST_THREADS", surroundings.test_threads.to_string());
     match surroundings.without_backtrace {
         true => command.env_remove("RUST_BACKTRACE"),

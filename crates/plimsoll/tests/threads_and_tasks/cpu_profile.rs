@@ -6,6 +6,7 @@
 //! errors, an error probability of 6e-7.
 
 mod kinds_of_threads;
+#[cfg(feature = "http")]
 mod pages;
 mod processes;
 mod shares;

@@ -28,5 +28,5 @@ mod tasks;
 mod thread_spawn;
 mod threadcreate;
 mod threads;
-#[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
+#[cfg(all(target_os = "linux", not(plimsoll_portable_os), feature = "http"))]
 mod wall_profile;
