@@ -106,7 +106,7 @@ impl Drop for Group {
                     unsafe { libc::kill(process, libc::SIGKILL) };
                 }
             }
-            if begun.elapsed() > Duration::from_secs(20) {
+            if begun.elapsed() > Duration::from_secs(60) {
                 eprintln!("{} is left", self.directory.display());
                 return;
             }

