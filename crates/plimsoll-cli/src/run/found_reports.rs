@@ -30,8 +30,11 @@ const CONFINED: &str = "confined";
 const CONFINED_MARK: [u8; 16] = *b"plimsoll confine";
 
 /// Opens the report of a process before it executed another program.
-pub fn file_before_execution(directory: &Path, process: u32) -> io::Result<File> {
-    let namespace = namespace_of_this_process();
+pub fn file_before_execution(directory: &Path, id: Id) -> io::Result<File> {
+    let (process, namespace) = match id.namespace {
+        0 => (id.process, namespace_of_this_process()),
+        namespace => (id.process, namespace),
+    };
     open_unlinked(&directory.join(format!("{process}-{namespace}.{EXECUTES}")))
 }
 

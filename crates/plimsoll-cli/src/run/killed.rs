@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use plimsoll_postmortem::{Amount, Ended, MappingSite, PostMortem};
 use plimsoll_symbolize::Detail;
 
-use super::found_reports;
+use super::found_reports::{self, namespace_of_this_process};
 use super::library;
 use super::numbers::{Id, KILLED, Machine, Numbers};
 use super::users::Users;
@@ -71,18 +71,25 @@ impl Postmortem {
                 "--postmortem requires a directory without a comma or a percent sign in its name",
             )
         })?;
-        Ok(format!(",postmortem={text}/%p{}", self.suffix))
+        Ok(format!(",postmortem={text}/%p-%n{}", self.suffix))
     }
 
     /// Returns the post-mortem files of ended processes of this run.
-    fn files(&self, users: &Users) -> impl Iterator<Item = (PathBuf, File, PostMortem)> {
+    fn files(&self, users: &Users) -> impl Iterator<Item = (Id, PathBuf, File, PostMortem)> {
+        let here = namespace_of_this_process();
         let entries = std::fs::read_dir(&self.directory).into_iter().flatten();
-        entries.filter_map(|entry| {
+        entries.filter_map(move |entry| {
             let path = entry.ok()?.path();
             let process = path.file_name()?.to_str()?.strip_suffix(&self.suffix)?;
+            let (process, namespace) = process.split_once('-')?;
             let process = process.parse().ok()?;
+            let namespace = namespace.parse().ok().filter(|&number| number != here);
+            let id = Id {
+                namespace: namespace.unwrap_or(0),
+                ..Id::here(process)
+            };
             let file = open_unlinked(&path).ok()?;
-            if !users.may_report(file.metadata().ok()?.uid(), Id::here(process)) {
+            if !users.may_report(file.metadata().ok()?.uid(), id) {
                 return None;
             }
             let left = plimsoll_postmortem::read(&file).ok()?;
@@ -91,7 +98,7 @@ impl Postmortem {
             }
             // A process that still runs is not killed; its counts are incomplete.
             let is_gone = !matches!(left.ended, Ended::Running);
-            is_gone.then_some((path, file, left))
+            is_gone.then_some((id, path, file, left))
         })
     }
 
@@ -100,11 +107,16 @@ impl Postmortem {
     pub fn read_all(&self, reports: &Path, reported: &[Numbers], users: &Users) -> Vec<Killed> {
         let mut all = Vec::new();
         let machine = Machine::this();
-        for (path, file, left) in self.files(users) {
+        for (id, path, file, left) in self.files(users) {
             let mut known = reported.iter();
-            let report = known.find(|report| report.process == left.process);
+            let report = known.find(|report| {
+                Id {
+                    nth: 0,
+                    ..report.id()
+                } == id
+            });
             if report.is_none_or(|report| is_of_earlier(report, reports, &left)) {
-                let numbers = numbers(&left);
+                let numbers = numbers(id, &left);
                 if !numbers.are_possible(&machine) {
                     continue;
                 }
@@ -133,7 +145,7 @@ pub struct Killed {
 /// Returns whether the report is from an earlier program of the same process: one that executed the
 /// program that left this file.
 fn is_of_earlier(report: &Numbers, directory: &Path, left: &PostMortem) -> bool {
-    let file = found_reports::file_before_execution(directory, report.process);
+    let file = found_reports::file_before_execution(directory, report.id());
     let written = file.and_then(|file| file.metadata()?.modified());
     let began = UNIX_EPOCH + Duration::from_nanos(left.began_ns);
     report.ending == "exec" && written.is_ok_and(|written| written <= began)
@@ -223,7 +235,7 @@ pub fn json(numbers: &Numbers) -> serde_json::Value {
 }
 
 /// Returns the known numbers. Those in [`UNKNOWN`] are 0 and must not be shown.
-fn numbers(left: &PostMortem) -> Numbers {
+fn numbers(id: Id, left: &PostMortem) -> Numbers {
     let at_peak = left.sites.iter().map(|site| site.at_peak);
     let peak = at_peak.fold(0_u64, |sum, Amount { bytes, .. }| sum.saturating_add(bytes));
     let heap = &left.heap;
@@ -236,7 +248,8 @@ fn numbers(left: &PostMortem) -> Numbers {
     let now = now.map_or(0, |now| now.as_nanos() as u64);
     Numbers {
         version: 1,
-        process: left.process,
+        process: id.process,
+        namespace: id.namespace,
         program: left.program.clone(),
         ending: KILLED.to_owned(),
         started: left.began_ns as f64 / 1e9,

@@ -215,7 +215,7 @@ const OTHER_USER: &str =
     "its user may not read the library, or not write to the directory for reports";
 const NO_DESCRIPTOR: &str = "it had no free file descriptor";
 const COPIED: &str = "it was made by a system call of its parent, not by fork";
-const KILLED: &str = "it was killed, or ended by a system call that is not seen; --postmortem keeps the counts up to that";
+const KILLED: &str = "it was killed, or ended by a system call that is not seen; --postmortem keeps the counts up to that, except in the child of a fork";
 const NOT_LOADED: &str = "the program was killed at its start, or it does not load the library";
 
 /// Returns the reason for an error of the system.

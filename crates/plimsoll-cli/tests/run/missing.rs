@@ -72,6 +72,32 @@ const PROGRAM: &str = r#"
                 done(child);
             }
         }
+        if (IS("wait")) { keep(100 * (atoi(way[2]) + 1)); write(3, "x", 1); for (;;) pause(); }
+        if (IS("namespaces-killed")) {
+            pid_t children[2];
+            int pipes[2];
+            char byte;
+            if (pipe(pipes)) return 7;
+            for (int i = 0; i < 2; i++) {
+                if (!(children[i] = fork())) {
+                    if (unshare(CLONE_NEWPID)) _exit(7);
+                    char number[16], *wait[] = { self, "wait", number, 0 };
+                    sprintf(number, "%d", i);
+                    if (!(child = fork())) { dup2(pipes[1], 3); execv(self, wait); _exit(8); }
+                    // Ends once its child lives no more.
+                    done(child);
+                    _exit(0);
+                }
+                read(pipes[0], &byte, 1);
+            }
+            for (int i = 0; i < 2; i++) {
+                char name[64];
+                snprintf(name, sizeof name, "/proc/%d/task/%d/children", children[i], children[i]);
+                FILE *file = fopen(name, "r");
+                if (!file || fscanf(file, "%d", &child) != 1 || kill(child, SIGKILL)) return 7;
+                done(children[i]);
+            }
+        }
         if (IS("mounts")) {
             if (!(child = fork())) {
                 if (unshare(CLONE_NEWNS) || mount("none", "/", 0, MS_REC | MS_PRIVATE, 0)
@@ -188,6 +214,36 @@ fn processes_with_equal_numbers_in_two_namespaces_report_both() {
         "{all:?}"
     );
     assert_eq!(all.len(), 5, "{all:?}");
+}
+
+#[test]
+fn killed_processes_with_equal_numbers_in_two_namespaces_leave_both_files() {
+    if !is_root() {
+        plimsoll_testkit::skip!("only root can make namespaces");
+        return;
+    }
+    let scene = Scene::new("missing-namespaces-killed");
+    let program = scene.c("program", PROGRAM);
+    let mut command = run(
+        &["--children", "--json", "--postmortem"],
+        &program,
+        &["namespaces-killed"],
+    );
+    let output = command.output().unwrap();
+    let (errors, all) = reports(&output);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let mut killed: Vec<&Value> = all.iter().filter(|report| report["process"] == 1).collect();
+    killed.sort_by_key(|report| number(report, "malloc_bytes"));
+    let mallocs: Vec<u64> = killed
+        .iter()
+        .map(|report| number(report, "mallocs"))
+        .collect();
+    assert_eq!(mallocs, [100, 200], "{all:?}");
+    assert_ne!(killed[0]["namespace"], killed[1]["namespace"], "{all:?}");
+    assert!(
+        killed.iter().all(|report| report["ending"] == "killed"),
+        "{all:?}"
+    );
 }
 
 #[test]

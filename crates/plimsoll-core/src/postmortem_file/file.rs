@@ -11,6 +11,7 @@ use std::ffi::c_long;
 use plimsoll_postmortem::layout::MAGIC;
 use plimsoll_sys::os::file_size;
 use plimsoll_sys::os::pages::MADV_POPULATE_WRITE;
+use plimsoll_sys::os::pid_namespace;
 use plimsoll_sys::os::random;
 use plimsoll_sys::os::syscall::{call, call3};
 
@@ -73,23 +74,21 @@ pub(super) struct TempFile {
     length: usize,
 }
 
-/// Writes `path` to `to`, with the process number in place of each `%p`. Returns the length of the
-/// result; `None` if it is too long.
+/// Writes `path` to `to`, with the process number in place of each `%p`, and the number of its namespace in place of
+/// each `%n`. Returns the length of the result; `None` if it is too long.
 fn expand(path: &str, process: u32, to: &mut [u8; LONGEST]) -> Option<usize> {
-    let mut digits = [0; 10];
-    let mut first = digits.len();
-    let mut number = process;
-    while number > 0 || first == digits.len() {
-        first -= 1;
-        digits[first] = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
     let mut length = 0;
     let mut rest = path.as_bytes();
     while let Some((&byte, behind)) = rest.split_first() {
-        let (piece, behind) = match behind.split_first() {
-            Some((b'p', behind)) if byte == b'%' => (&digits[first..], behind),
-            _ => (&rest[..1], behind),
+        let number = match behind.first() {
+            Some(b'p') if byte == b'%' => Some(u64::from(process)),
+            Some(b'n') if byte == b'%' => Some(pid_namespace()),
+            _ => None,
+        };
+        let mut digits = Digits::default();
+        let (piece, behind) = match number {
+            Some(number) => (digits.of(number), &behind[1..]),
+            None => (&rest[..1], behind),
         };
         to.get_mut(length..length + piece.len())?
             .copy_from_slice(piece);
@@ -99,9 +98,29 @@ fn expand(path: &str, process: u32, to: &mut [u8; LONGEST]) -> Option<usize> {
     (length + 16 < LONGEST).then_some(length)
 }
 
+/// Space for the decimal digits of a number.
+#[derive(Default)]
+struct Digits([u8; 20]);
+
+impl Digits {
+    fn of(&mut self, mut number: u64) -> &[u8] {
+        let mut first = self.0.len();
+        while number > 0 || first == self.0.len() {
+            first -= 1;
+            self.0[first] = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+        &self.0[first..]
+    }
+}
+
 /// Returns the expanded path, for messages.
 pub fn expanded(path: &str, process: u32) -> String {
-    path.replace("%p", &process.to_string())
+    let path = path.replace("%p", &process.to_string());
+    match path.contains("%n") {
+        true => path.replace("%n", &pid_namespace().to_string()),
+        false => path,
+    }
 }
 
 /// Makes the file, with a length, and maps it inaccessible. Must be called at most once.
@@ -418,6 +437,8 @@ fn result(number: c_long, [a, b, c, d]: [usize; 4]) -> Result<(), i32> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
     fn of(path: &str, process: u32) -> Option<String> {
@@ -438,6 +459,14 @@ mod tests {
         ] {
             assert_eq!(of(path, process).as_deref(), Some(expected));
             assert_eq!(expanded(path, process), expected);
+        }
+        let here = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
+        for (path, expected) in [
+            ("%n", here.to_string()),
+            ("/a/%p-%n.x", format!("/a/7-{here}.x")),
+        ] {
+            assert_eq!(of(path, 7).as_deref(), Some(&*expected));
+            assert_eq!(expanded(path, 7), expected);
         }
         assert_eq!(
             of(&"x".repeat(LONGEST - 17), 1).unwrap().len(),

@@ -17,7 +17,7 @@ use std::path::Path;
 
 use plimsoll_sys::os::region;
 use plimsoll_sys::os::syscall::call;
-use plimsoll_sys::os::{filter, process_id};
+use plimsoll_sys::os::{filter, pid_namespace, process_id};
 use plimsoll_sys::primitives::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// The name of the file in the directory for reports.
@@ -79,7 +79,7 @@ static HAS_OTHERS: AtomicBool = AtomicBool::new(false);
 
 /// Maps the roll in the directory for reports, and enters this process. Without the file, nothing is entered.
 pub(super) fn open(directory: &Path) {
-    NAMESPACE.store(read_namespace(), Ordering::Relaxed);
+    NAMESPACE.store(pid_namespace(), Ordering::Relaxed);
     if map(&directory.join(NAME)).is_ok() {
         let path = executed_path().map_or(&[][..], |path| path.as_os_str().as_bytes());
         let at = enter(process_id(), namespace(), path, State::Begun, 0);
@@ -203,7 +203,7 @@ pub(super) fn after_fork_in_child(reports: bool) {
         false => (0, State::Filtered),
     };
     if reports && HAS_OTHERS.load(Ordering::Relaxed) {
-        NAMESPACE.store(read_namespace(), Ordering::Relaxed);
+        NAMESPACE.store(pid_namespace(), Ordering::Relaxed);
     }
     let at = enter(process, namespace(), trimmed(&name), state, 0);
     OWN.store(at, Ordering::Relaxed);
@@ -242,7 +242,7 @@ pub(super) fn stays() {
 /// Enters a program that a child without a report is about to execute. The child may share the memory of its parent.
 pub(super) fn child_executes(name: &[u8], error: i32) {
     if MAPPED.load(Ordering::Relaxed) != 0 && !filter::is_restricted() {
-        let namespace = read_namespace();
+        let namespace = pid_namespace();
         enter(process_id(), namespace, name, State::Executes, error);
     }
 }
@@ -254,7 +254,7 @@ pub(super) fn child_ends(is_lent: bool) {
     if mapped == 0 || filter::is_restricted() {
         return;
     }
-    let (process, namespace) = (process_id(), read_namespace());
+    let (process, namespace) = (process_id(), pid_namespace());
     // SAFETY: as in `take`.
     let taken = unsafe { &*(mapped as *const AtomicU64) }.load(Ordering::Relaxed) as usize;
     let last = taken.min(PLACES.load(Ordering::Relaxed).saturating_sub(1));
@@ -289,25 +289,4 @@ pub(super) fn may_change_namespace() {
 /// Returns the number of the namespace of processes; 0 if it is unknown.
 pub(super) fn namespace() -> u64 {
     NAMESPACE.load(Ordering::Relaxed)
-}
-
-/// Asks the system for the namespace of the calling process. Takes the memory of the stack alone.
-fn read_namespace() -> u64 {
-    let mut found = std::mem::MaybeUninit::<libc::stat>::zeroed();
-    let path = c"/proc/self/ns/pid";
-    let arguments = [
-        libc::AT_FDCWD as usize,
-        path.as_ptr() as usize,
-        found.as_mut_ptr() as usize,
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: the path is a C string, and the kernel fills the structure, which is valid with zeros too.
-    unsafe {
-        match call(libc::SYS_newfstatat, arguments) {
-            0 => found.assume_init().st_ino,
-            _ => 0,
-        }
-    }
 }

@@ -52,6 +52,28 @@ pub fn thread_id() -> i32 {
     }
 }
 
+/// Returns the number of the calling process's namespace of processes; 0 if it is unknown. Takes the memory of the stack
+/// alone.
+pub fn pid_namespace() -> u64 {
+    let mut found = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    let path = c"/proc/self/ns/pid";
+    let arguments = [
+        libc::AT_FDCWD as usize,
+        path.as_ptr() as usize,
+        found.as_mut_ptr() as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the path is a C string, and the kernel fills the structure, which is valid with zeros too.
+    unsafe {
+        match syscall::call(libc::SYS_newfstatat, arguments) {
+            0 => found.assume_init().st_ino,
+            _ => 0,
+        }
+    }
+}
+
 #[cold]
 fn number_without_id() -> i32 {
     static LAST: AtomicI32 = AtomicI32::new(0);
