@@ -4,7 +4,7 @@
 //! files are opened without waiting, and their kind and owner are checked by the descriptor.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -16,8 +16,17 @@ use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 use rustix::process::geteuid;
 
+use crate::plain_text::hexadecimal;
+
 /// The time for which a named pipe may have no writer.
 const WAIT_FOR_WRITER: Duration = Duration::from_secs(5);
+
+/// Returns a name of 128 random bits, which nobody can guess.
+pub(crate) fn random_name() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(hexadecimal(&bytes))
+}
 
 fn reading(flags: i32) -> OpenOptions {
     let mut options = File::options();

@@ -4,6 +4,11 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+/// Returns the bytes in hexadecimal digits.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Returns whether a terminal interprets the character instead of showing it: control characters,
 /// bidirectional formatting characters, line separators, and format characters that are always
 /// invisible. Joiners are excluded, because words of some languages need them.

@@ -11,6 +11,6 @@ mod symbol;
 
 pub use symbol::{
     Detail, Function, InterpretedFrame, Line, Location, Mapping, Recorded, SearchedObjects,
-    Symbols, Text, Texts, each_rust_function, is_placeholder, keep_unloaded_objects, locate,
-    moved_objects, offline, remember_objects, resolve, without_types,
+    Symbols, Text, Texts, debug_files, each_rust_function, is_placeholder, keep_unloaded_objects,
+    locate, moved_objects, offline, remember_objects, resolve, without_types,
 };

@@ -1,9 +1,7 @@
 //! Symbols, files and lines: those in a program's file, and the files with the rest.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,9 +9,11 @@ use gimli::{
     Abbreviations, AttributeValue, Dwarf, EndianSlice, LittleEndian, SectionId, UnitHeader,
     constants,
 };
+use plimsoll_symbolize::debug_files::{build_id_path, link_paths};
 
 use super::elf::{Cache, Compression, Elf};
 use super::find;
+use crate::plain_text::hexadecimal;
 
 /// The symbols and debug information of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,9 +58,6 @@ type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 /// The maximum number of debug information entries that are examined.
 const MAX_ENTRIES: usize = 200_000;
 
-/// The root directory in which distributions install split debug information.
-const DEBUG_ROOT: &str = "/usr/lib/debug";
-
 impl Symbols {
     /// Returns whether profiles show function names.
     pub fn has_names(&self) -> bool {
@@ -87,10 +84,6 @@ impl Symbols {
             build_id: (!build_id.is_empty()).then(|| hexadecimal(build_id)),
         }
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the extent of the debug information, and whether some is in other files; `None` if it
@@ -210,13 +203,7 @@ fn has_parameters(
 /// Finds the file with split debug information in the places where debuggers search. Returns it
 /// only if it belongs to this program.
 fn split_off(elf: &Elf<'_>, path: &Path, build_id: &[u8]) -> Option<PathBuf> {
-    let by_build_id = build_id
-        .split_first()
-        .filter(|(_, rest)| !rest.is_empty())
-        .map(|(first, rest)| {
-            let (first, rest) = (hexadecimal(&[*first]), hexadecimal(rest));
-            PathBuf::from(format!("{DEBUG_ROOT}/.build-id/{first}/{rest}.debug"))
-        });
+    let by_build_id = build_id_path(build_id);
     let link = elf.debug_link();
     let by_link = link
         .into_iter()
@@ -234,20 +221,6 @@ fn split_off(elf: &Elf<'_>, path: &Path, build_id: &[u8]) -> Option<PathBuf> {
         let cache = Cache::new(file);
         Elf::parse(&cache).is_ok_and(|its| its.build_id() == build_id)
     })
-}
-
-fn link_paths(name: &[u8], path: &Path) -> Vec<PathBuf> {
-    let name = Path::new(OsStr::from_bytes(name));
-    let (Some(name), Some(directory)) = (name.file_name(), path.parent()) else {
-        return Vec::new();
-    };
-    let below_root = Path::new(DEBUG_ROOT).join(directory.strip_prefix("/").unwrap_or(directory));
-    [directory.to_owned(), directory.join(".debug"), below_root]
-        .map(|directory| directory.join(name))
-        .into_iter()
-        // A file may name itself.
-        .filter(|candidate| candidate != path)
-        .collect()
 }
 
 /// Returns the CRC-32 of a file's contents; `None` if they cannot be read.

@@ -1,7 +1,7 @@
 //! The directory in which the processes of a run leave their reports.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::directory::Directory;
 use super::roll;
 use crate::failure::Failure;
+use crate::files::random_name;
 
 /// The beginning of the names of these directories.
 const PREFIX: &str = "plimsoll-run-";
@@ -70,10 +71,7 @@ impl Reports {
     /// server do that was started by root. Only processes of this run know its name: others
     /// cannot list the directory around it. The sticky bit keeps each user's files.
     fn admit_other_users(&mut self) -> io::Result<()> {
-        let mut name = [0; 16];
-        File::open("/dev/urandom")?.read_exact(&mut name)?;
-        let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        let directory = self.removed.join(name);
+        let directory = self.removed.join(random_name()?);
         fs::create_dir(&directory)?;
         fs::set_permissions(&directory, Permissions::from_mode(0o1733))?;
         fs::set_permissions(&self.removed, Permissions::from_mode(0o711))?;

@@ -4,6 +4,7 @@
 use hmac_sha256::{HMAC, Hash};
 
 use super::name;
+use crate::plain_text::hexadecimal;
 
 /// The bucket of an object store, with the keys for it.
 pub(super) struct Store {
@@ -84,7 +85,7 @@ impl Store {
         );
         let mut headers = vec![
             ("host", host.to_owned()),
-            ("x-amz-content-sha256", hex(&Hash::hash(body))),
+            ("x-amz-content-sha256", hexadecimal(&Hash::hash(body))),
             ("x-amz-date", format!("{}Z", name::seconds(time_ns))),
         ];
         if let Some(token) = &self.session_token {
@@ -120,13 +121,13 @@ impl Store {
         let scope = format!("{day}/{}/s3/aws4_request", self.region);
         let signed = format!(
             "AWS4-HMAC-SHA256\n{time}\n{scope}\n{}",
-            hex(&Hash::hash(request.as_bytes()))
+            hexadecimal(&Hash::hash(request.as_bytes()))
         );
         let mut key = format!("AWS4{}", self.secret_key).into_bytes();
         for part in [day, &self.region, "s3", "aws4_request"] {
             key = HMAC::mac(part, &key).to_vec();
         }
-        let signature = hex(&HMAC::mac(signed, &key));
+        let signature = hexadecimal(&HMAC::mac(signed, &key));
         format!(
             "AWS4-HMAC-SHA256 Credential={}/{scope},SignedHeaders={names},Signature={signature}",
             self.access_key
@@ -145,10 +146,6 @@ fn escaped(path: &str) -> String {
         }
     }
     escaped
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -175,7 +172,7 @@ mod tests {
             ("host", "examplebucket.s3.amazonaws.com".to_owned()),
             (
                 "x-amz-content-sha256",
-                hex(&Hash::hash(b"Welcome to Amazon S3.")),
+                hexadecimal(&Hash::hash(b"Welcome to Amazon S3.")),
             ),
             ("x-amz-date", "20130524T000000Z".to_owned()),
             ("x-amz-storage-class", "REDUCED_REDUNDANCY".to_owned()),

@@ -9,8 +9,7 @@
 
 use std::convert::Infallible;
 use std::ffi::CStr;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -24,6 +23,7 @@ use plimsoll_server::token::Token;
 
 use super::files::Files;
 use crate::failure::Failure;
+use crate::files::random_name;
 use crate::input::Moment;
 use crate::page::document;
 use crate::server_thread;
@@ -66,12 +66,9 @@ impl Server {
     }
 }
 
-/// Returns a token of 128 random bits.
+/// Returns a token that nobody can guess.
 fn random() -> io::Result<Token> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Token::new(&text).map_err(io::Error::other)
+    Token::new(&random_name()?).map_err(io::Error::other)
 }
 
 struct Served {

@@ -23,6 +23,7 @@
 mod advice;
 #[cfg(feature = "cpp")]
 mod cpp;
+pub mod debug_files;
 #[cfg(feature = "debug-info")]
 mod dwarf;
 mod elf;

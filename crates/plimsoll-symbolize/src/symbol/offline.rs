@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use plimsoll_sys::hash::{HashMap, HashSet};
 use plimsoll_sys::os::loader;
 
+use super::debug_files::build_id_path;
 use super::elf::{Elf, PT_LOAD, Segment};
 use super::file::PartialFile;
 use super::maps::Mapped;
 use super::objects::Object;
 use super::resolve::resolve_in;
-use super::source::{build_id_path, has_all};
+use super::source::has_all;
 use super::{Detail, Location, Symbols, hexadecimal};
 
 /// A mapping of a file.

@@ -3,14 +3,14 @@
 //! A file is used only if it is the one that is loaded. An upgrade replaces files under running
 //! programs, and names from the wrong file would look as plausible as the right ones.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::Detail;
+use super::debug_files::{build_id_path, link_paths};
 use super::elf::{Elf, PT_LOAD};
 use super::file::PartialFile;
 use super::maps::Mapped;
 use super::objects::Object;
-use super::os;
-use super::{Detail, hexadecimal};
 
 /// The bytes of an object, and of the file with its separate debug information.
 pub(super) struct Source {
@@ -150,32 +150,6 @@ pub(super) fn has_all(object: &Object, detail: Detail) -> bool {
     })
 }
 
-const DEBUG_ROOT: &str = "/usr/lib/debug";
-
-/// Returns the path of separate debug information in distributions, by the object's build id.
-pub(super) fn build_id_path(build_id: &[u8]) -> Option<PathBuf> {
-    let (first, rest) = build_id
-        .split_first()
-        .filter(|(_, rest)| !rest.is_empty())?;
-    let (first, rest) = (hexadecimal(&[*first]), hexadecimal(rest));
-    Some(format!("{DEBUG_ROOT}/.build-id/{first}/{rest}.debug").into())
-}
-
-/// Returns the paths that debuggers search for the file in `.gnu_debuglink` of an object at `path`.
-fn link_paths(name: &[u8], path: &Path) -> Vec<PathBuf> {
-    let name = os::path_of_bytes(name);
-    let (Some(name), Some(directory)) = (name.file_name(), path.parent()) else {
-        return Vec::new();
-    };
-    let below_root = Path::new(DEBUG_ROOT).join(directory.strip_prefix("/").unwrap_or(directory));
-    [directory.to_owned(), directory.join(".debug"), below_root]
-        .map(|directory| directory.join(name))
-        .into_iter()
-        // The link may name the object's own file.
-        .filter(|candidate| candidate != path)
-        .collect()
-}
-
 fn crc32(file: &PartialFile) -> Option<u32> {
     let mut crc = flate2::Crc::new();
     file.read_all(|piece| crc.update(piece))?;
@@ -184,36 +158,9 @@ fn crc32(file: &PartialFile) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::PathBuf;
 
-    #[test]
-    fn debug_files_are_looked_for_where_distributions_put_them() {
-        assert_eq!(
-            build_id_path(&[0xab, 0xcd, 0x01]).unwrap(),
-            Path::new("/usr/lib/debug/.build-id/ab/cd01.debug")
-        );
-        assert_eq!(build_id_path(&[]), None);
-        assert_eq!(build_id_path(&[0xab]), None);
-        assert_eq!(
-            link_paths(b"app.debug", Path::new("/opt/bin/app")),
-            [
-                "/opt/bin/app.debug",
-                "/opt/bin/.debug/app.debug",
-                "/usr/lib/debug/opt/bin/app.debug"
-            ]
-            .map(PathBuf::from)
-        );
-        assert_eq!(
-            link_paths(b"app", Path::new("/opt/bin/app")).len(),
-            2,
-            "not the file itself"
-        );
-        assert_eq!(
-            link_paths(b"../../app", Path::new("/opt/bin/x"))[0],
-            Path::new("/opt/bin/app")
-        );
-        assert!(link_paths(b"..", Path::new("/opt/bin/app")).is_empty());
-    }
+    use super::*;
 
     #[test]
     fn a_file_is_the_loaded_one_by_its_build_id_or_else_by_layout_and_place() {
