@@ -204,6 +204,10 @@ fn run(
     is_root: bool,
 ) -> Result<BTreeSet<String>, String> {
     let log = folder.with_extension("log");
+    // Go's tool needs it without HOME.
+    let go_cache = beside(folder, "go-cache");
+    std::fs::create_dir_all(&go_cache)
+        .map_err(|error| format!("{}: {error}", go_cache.display()))?;
     let output = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
     let errors = output.try_clone().map_err(|error| error.to_string())?;
     let mut before = format!("umask {:03o}; ", surroundings.umask);
@@ -213,11 +217,8 @@ fn run(
     if surroundings.is_ordinary_user {
         let user = USER.to_string();
         let mut own = Command::new("chown");
-        succeed(
-            own.args(["-R", &user])
-                .arg(folder)
-                .arg(beside(folder, "target")),
-        )?;
+        own.args(["-R", &user, "--"]).arg(folder).arg(&go_cache);
+        succeed(own.arg(beside(folder, "target")))?;
         before.push_str(&format!(
             "exec setpriv --reuid {user} --regid {user} --clear-groups "
         ));
@@ -226,6 +227,7 @@ fn run(
     let mut command = in_folder(folder, is_root, &before, test)?;
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    command.env("GOCACHE", go_cache);
     command.env("RUST_TEST_THREADS", surroundings.test_threads.to_string());
     match surroundings.without_backtrace {
         true => command.env_remove("RUST_BACKTRACE"),
