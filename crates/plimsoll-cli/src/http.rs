@@ -246,6 +246,8 @@ fn agent(server: Server, timeout: Duration) -> Agent {
             Server::Files => ureq::Proxy::try_from_env(),
         })
         .timeout_global(Some(timeout))
+        // A server may close a connection at any time after its answer: each redirect has a new one.
+        .max_idle_connections(0)
         .max_redirects(0)
         .max_redirects_will_error(false)
         .max_response_header_size(MAX_HEAD)

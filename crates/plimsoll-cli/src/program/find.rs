@@ -111,7 +111,7 @@ fn search(name: &OsStr, path: Option<&OsStr>) -> Result<Executed, FindError> {
         });
     }
     let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
-    let (mut forbidden, mut incomplete) = (None, None);
+    let (mut forbidden, mut incomplete, mut unreachable) = (None, None, None);
     for directory in path.as_bytes().split(|&byte| byte == b':') {
         // An empty entry is the current directory.
         let candidate = match directory {
@@ -125,6 +125,13 @@ fn search(name: &OsStr, path: Option<&OsStr>) -> Result<Executed, FindError> {
                 if fs::symlink_metadata(&candidate).is_ok() {
                     incomplete.get_or_insert_with(|| format!("{place}: {cause}"));
                 }
+            }
+            // As for a shell, the program does not exist there.
+            Err(Refusal::Forbidden(_)) if is_unreachable(&candidate) => {
+                let directory = String::from_utf8_lossy(directory);
+                unreachable.get_or_insert_with(|| {
+                    format!("not found in PATH, of which {directory} cannot be searched")
+                });
             }
             Err(Refusal::Forbidden(cause)) => {
                 forbidden.get_or_insert_with(|| format!("{place}: {cause}"));
@@ -141,8 +148,13 @@ fn search(name: &OsStr, path: Option<&OsStr>) -> Result<Executed, FindError> {
     Err(match (forbidden, incomplete) {
         (Some(cause), _) => fail(cause, 126),
         (None, Some(cause)) => fail(cause, 127),
-        (None, None) => fail("not found in PATH".into(), 127),
+        (None, None) => fail(unreachable.unwrap_or("not found in PATH".into()), 127),
     })
+}
+
+/// Returns whether the process may not enter the file's directory.
+fn is_unreachable(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
 }
 
 /// Follows `path` as `execvp` does: by the kernel's rules, and with the shell for files without a
@@ -351,6 +363,9 @@ fn command_of_env(file: &Path, argument: Option<&OsStr>) -> Option<OsString> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -387,6 +402,33 @@ mod tests {
         assert_eq!(with(254, b"\n"), None, "the end of the line is not read");
         assert_eq!(with(252, b" argument that goes on"), Some(252));
         assert_eq!(with(300, b"\n"), None);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_searched_has_no_program() {
+        let closed = std::env::temp_dir().join(format!("plimsoll-closed-{}", std::process::id()));
+        fs::create_dir(&closed).unwrap();
+        fs::set_permissions(&closed, Permissions::from_mode(0)).unwrap();
+        let path = closed.clone().into_os_string();
+        let thread = std::thread::spawn(move || {
+            // SAFETY: the call changes the permissions of this thread alone: root may search every directory.
+            unsafe { libc::setfsuid(54_321) };
+            let without = search(OsStr::new("no-such-program"), Some(&path));
+            let mut longer = path;
+            longer.push(":/bin");
+            let found = search(OsStr::new("sh"), Some(&longer));
+            (without.err(), found.ok())
+        });
+        let (without, found) = thread.join().unwrap();
+        fs::remove_dir(&closed).unwrap();
+        let without = without.unwrap();
+        assert_eq!(without.code, 127);
+        let cause = format!(
+            "not found in PATH, of which {} cannot be searched",
+            closed.display()
+        );
+        assert_eq!(without.cause, cause);
+        assert!(found.is_some());
     }
 
     #[test]

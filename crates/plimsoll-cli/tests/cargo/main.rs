@@ -435,6 +435,8 @@ fn cargo_finds_the_subcommand_and_nothing_remains() {
     run.args(["plimsoll", "run", "-q", "--offline"])
         .env("PATH", std::env::join_paths(path).unwrap())
         .env("TMPDIR", &temporary)
+        // The library stays in the cache; without HOME, that is in TMPDIR.
+        .env("XDG_CACHE_HOME", project.path("cache"))
         .current_dir(project.path(""));
     let run = output(run);
     assert!(run.status.success(), "{}", errors(&run));

@@ -301,10 +301,13 @@ fn the_token_is_sent_to_the_given_host_only() {
 /// Serves one answer after the other. The thread returns the heads of the requests.
 fn heads_of(listener: TcpListener, answers: Vec<String>) -> JoinHandle<Vec<String>> {
     thread::spawn(move || {
+        // Each connection has one answer. It stays open: the client closes it.
+        let mut open = Vec::new();
         let serve = |head: String| {
             let (mut stream, _) = listener.accept().unwrap();
             let asked = head_of(&stream);
             stream.write_all(&answer(&head, b"")).unwrap();
+            open.push(stream);
             asked
         };
         answers.into_iter().map(serve).collect()
