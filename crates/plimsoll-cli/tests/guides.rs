@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use plimsoll_testkit::examples;
 use regex::Regex;
 
 fn workspace() -> PathBuf {
@@ -13,19 +14,15 @@ fn workspace() -> PathBuf {
 }
 
 /// Returns the directory of the example programs. Builds them if this test run has not.
-fn examples() -> PathBuf {
-    let command = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
-    let directory = command.parent().unwrap().join("examples");
-    let programs = ["requests", "word_count"];
-    if !programs.iter().all(|name| directory.join(name).exists()) {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--package", "plimsoll-examples", "--examples"])
-            .current_dir(workspace())
-            .status()
-            .unwrap();
-        assert!(built.success());
+fn programs() -> PathBuf {
+    let programs = ["requests", "word_count"].map(examples::path);
+    if !programs.iter().all(|program| program.exists()) {
+        examples::build(
+            workspace(),
+            &["--package", "plimsoll-examples", "--examples"],
+        );
     }
-    directory
+    examples::path("")
 }
 
 /// Removes numbers, sizes, addresses and inlining from a line; they depend on the build and the
@@ -77,7 +74,7 @@ fn check(guide: &str) {
     let path = format!(
         "{}:{}:{path}",
         command_directory.display(),
-        examples().display()
+        programs().display()
     );
     for (command, expected) in commands {
         let output = Command::new("/bin/sh")

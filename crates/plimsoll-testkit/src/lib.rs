@@ -7,6 +7,7 @@
 pub mod child;
 pub mod client;
 pub mod counts;
+pub mod examples;
 pub mod exposition;
 pub mod groups;
 pub mod hostile;

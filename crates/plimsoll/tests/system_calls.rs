@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use plimsoll_testkit::examples;
+
 type Calls = BTreeSet<String>;
 
 /// Calls that the program itself makes in a part, or the C library for it.
@@ -249,17 +251,8 @@ fn add(trace: &str, seen: &mut BTreeMap<String, Calls>) {
 /// Returns the path of the traced program. `cargo test` builds it as an example beside the tests; for a single test, this
 /// function builds it.
 fn program() -> PathBuf {
-    let test = env::current_exe().expect("the test has a path");
-    let profile = test.parent().and_then(|deps| deps.parent());
-    let program = profile.expect("a target directory").join("examples/parts");
-    if !program.exists() {
-        let built = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
-            .args(["build", "--package", "plimsoll", "--example", "parts"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status();
-        assert!(built.is_ok_and(|status| status.success()));
-    }
-    program
+    let arguments = ["--package", "plimsoll", "--example", "parts"];
+    examples::path_of_built("parts", env!("CARGO_MANIFEST_DIR"), &arguments)
 }
 
 /// Runs the program under `strace`. Returns the trace.

@@ -18,22 +18,13 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, fs, thread};
 
+use plimsoll_testkit::examples;
+
 /// Returns the path of the library. `cargo test` builds it as an example beside the tests; for a single test, this
 /// function builds it.
 fn path() -> PathBuf {
-    let test = env::current_exe().expect("the test has a path");
-    let profile = test.parent().and_then(|deps| deps.parent());
-    let library = profile
-        .expect("a target directory")
-        .join("examples/libextension.so");
-    if !library.exists() {
-        let built = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
-            .args(["build", "--package", "plimsoll", "--example", "extension"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status();
-        assert!(built.is_ok_and(|status| status.success()));
-    }
-    library
+    let arguments = ["--package", "plimsoll", "--example", "extension"];
+    examples::path_of_built("libextension.so", env!("CARGO_MANIFEST_DIR"), &arguments)
 }
 
 /// The loaded library.

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use plimsoll_testkit::examples;
+
 /// A running example; killed on drop.
 pub struct Running {
     process: Child,
@@ -119,20 +121,9 @@ pub fn get(host: &str, path: &str) -> std::io::Result<(String, Vec<u8>)> {
 /// Builds an example with this test's profile, and returns its path. The features are those of a test
 /// of the whole workspace, which has compiled the dependencies.
 pub fn built(name: &str) -> PathBuf {
-    let cargo = std::env::var_os("CARGO").expect("run by cargo");
-    let status = Command::new(cargo)
-        .args(["build", "--quiet", "--workspace", "--example", name])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()
-        .expect("cargo can be run");
-    assert!(status.success());
-    // This test is in `deps`, whose parent directory contains the examples.
-    let here = std::env::current_exe().expect("the test has a path");
-    let programs = here.parent().and_then(|deps| deps.parent());
-    programs
-        .expect("two directories up")
-        .join("examples")
-        .join(name)
+    let arguments = ["--workspace", "--example", name];
+    examples::build(env!("CARGO_MANIFEST_DIR"), &arguments);
+    examples::path(name)
 }
 
 /// Returns Go's command, if there is one: `PLIMSOLL_GO`, or `go` in `PATH`.

@@ -408,7 +408,7 @@ mod tests {
     fn a_directory_that_cannot_be_searched_has_no_program() {
         let closed = std::env::temp_dir().join(format!("plimsoll-closed-{}", std::process::id()));
         fs::create_dir(&closed).unwrap();
-        fs::set_permissions(&closed, Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&closed, Permissions::from_mode(0o000)).unwrap();
         let path = closed.clone().into_os_string();
         let thread = std::thread::spawn(move || {
             // SAFETY: the call changes the permissions of this thread alone: root may search every directory.

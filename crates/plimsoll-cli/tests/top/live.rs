@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use plimsoll_testkit::examples;
+
 /// A process that is killed on drop.
 struct Running(Child);
 
@@ -18,22 +20,8 @@ impl Drop for Running {
 /// Builds an example with this test's profile, and returns its path.
 fn example(name: &str) -> PathBuf {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
-    let cargo = std::env::var_os("CARGO").expect("run by cargo");
-    let mut build = Command::new(cargo);
-    build
-        .args(["build", "--quiet", "--example", name])
-        .current_dir(directory);
-    if !cfg!(debug_assertions) {
-        build.arg("--release");
-    }
-    assert!(build.status().expect("cargo can be run").success());
-    // This test is in `deps`, whose parent directory contains the examples.
-    let here = std::env::current_exe().expect("the test has a path");
-    let programs = here.parent().and_then(|deps| deps.parent());
-    programs
-        .expect("two directories up")
-        .join("examples")
-        .join(name)
+    examples::build(directory, &["--example", name]);
+    examples::path(name)
 }
 
 fn watched_once(program: &str) -> String {

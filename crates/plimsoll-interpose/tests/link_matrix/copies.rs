@@ -14,16 +14,13 @@ fn two_copies_in_one_program_are_an_error_that_cargo_explains() {
     let manifest = fs::read_to_string(original.join("Cargo.toml")).expect("is there");
     let mut dependencies = String::new();
     for version in ["0.1.0", "0.2.0"] {
-        let manifest = manifest
-            .replace("version.workspace = true\nedition", "edition")
-            .replace("edition.workspace = true", "edition = \"2024\"")
-            .replace("rust-version.workspace = true\n", "")
-            .replace("license.workspace = true\n", "")
-            .replace("[lints]\nworkspace = true\n", "")
-            .replace(
-                "[package]\n",
-                &format!("[package]\nversion = \"{version}\"\n"),
-            );
+        // It inherits from no workspace.
+        let own = |line: &&str| !line.ends_with("workspace = true");
+        let lines: Vec<&str> = manifest.lines().filter(own).collect();
+        let manifest = lines.join("\n").replace(
+            "[package]\n",
+            &format!("[package]\nversion = \"{version}\"\nedition = \"2024\"\n"),
+        );
         let name = format!("copy-{version}");
         let mut copy = Package::new("copies", &name).file("Cargo.toml", &manifest);
         for path in ["build.rs", "src/lib.rs"] {

@@ -10,11 +10,10 @@
 #[path = "two_copies/border.rs"]
 mod border;
 
-use plimsoll_testkit::child;
+use plimsoll_testkit::{child, examples};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
@@ -23,23 +22,8 @@ use border::Border;
 /// Returns the path of the library. `cargo test` builds it as an example beside the tests; for a
 /// single test, this function builds it.
 fn library() -> PathBuf {
-    let test = std::env::current_exe().expect("the test has a path");
-    let profile = test.parent().and_then(|deps| deps.parent());
-    let library = profile
-        .expect("a target directory")
-        .join("examples/libsecond_copy.so");
-    if !library.exists() {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        let built = cargo
-            .args(["build", "--package", "plimsoll", "--example", "second_copy"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status();
-        assert!(
-            built.is_ok_and(|status| status.success()),
-            "the library is not built"
-        );
-    }
-    library
+    let arguments = ["--package", "plimsoll", "--example", "second_copy"];
+    examples::path_of_built("libsecond_copy.so", env!("CARGO_MANIFEST_DIR"), &arguments)
 }
 
 fn second_copy() -> Border {
