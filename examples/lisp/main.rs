@@ -2,43 +2,49 @@
 //! to profile.
 //!
 //! ```text
-//! cargo run --release --example lisp -- [PROGRAM.lisp ...] [--seconds S]
+//! cargo run --release --example lisp -- [PROGRAM.lisp ...]
 //! ```
 //!
 //! With programs as arguments, it runs them and ends. Without, it runs the ones in `programs`
 //! repeatedly and serves its profiles. The heap profile shows the scripts' memory by kind of object
-//! (`lisp::value::cons`, `lisp::value::frame`) and, as labels, by script and by Lisp function. The
-//! figures at the end of its text describe the collector, as Go's do.
+//! (`lisp::value::cons`, `lisp::value::variable`). Its labels are the Lisp function that allocates,
+//! and the script that defines this function. The figures at the end of its text describe the
+//! collector, as Go's do.
 //!
 //! Plimsoll needs only `ALLOC` and `start_profiles` in this file, the wrapper around the arena in
-//! `interpreter`, and the weights in `value`, which give the number of live bytes.
+//! `interpreter`, and the weights in `value`, which give the number of live bytes. `evaluate` sets
+//! the labels.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use crate::arguments::{Arguments, Command, USAGE};
 use crate::interpreter::Interpreter;
-use crate::natives::Output;
 
-mod arguments;
-mod code;
-mod compile;
-mod fault;
+mod evaluate;
 mod interpreter;
-#[cfg(test)]
-mod language;
-mod machine;
 mod natives;
-mod print;
-mod programs;
 mod read;
-mod symbols;
 mod value;
+
+type Error = Box<dyn std::error::Error>;
+
+const USAGE: &str = "\
+Runs programs in a small Lisp.
+
+Usage: lisp [PROGRAM.lisp ...]
+
+Without a program, those of the example run round and round, and profiles are served at
+127.0.0.1:6060.
+";
+
+/// The programs of the example, by name.
+const PROGRAMS: [(&str, &str); 3] = [
+    ("queens.lisp", include_str!("programs/queens.lisp")),
+    ("words.lisp", include_str!("programs/words.lisp")),
+    ("trees.lisp", include_str!("programs/trees.lisp")),
+];
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
@@ -54,48 +60,44 @@ fn start_profiles() -> plimsoll::Plimsoll {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::parse(std::env::args_os().skip(1)) {
-        Ok(Command::Run(arguments)) => arguments,
-        Ok(Command::Help) => {
+    let programs: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let is_option = |path: &&PathBuf| path.as_os_str().as_encoded_bytes().starts_with(b"-");
+    let outcome = match programs.iter().find(is_option) {
+        Some(option) if option.as_os_str() == "--help" => {
             print(USAGE);
             return ExitCode::SUCCESS;
         }
-        Err(error) => {
-            complain(&error);
+        Some(option) => {
+            complain(format_args!("option {option:?} is unknown; see --help"));
             return ExitCode::from(2);
         }
+        None if programs.is_empty() => serve().map_err(complain),
+        None => run(&programs),
     };
-    let outcome = if arguments.programs.is_empty() {
-        serve(arguments.seconds)
-    } else {
-        run(&arguments)
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&*error);
-            ExitCode::FAILURE
-        }
-    }
+    outcome.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
 }
 
-/// Runs programs one after the other, each in a new interpreter.
-fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+/// Runs programs one after the other, each in a new interpreter. Reports each fault, and fails if
+/// any occurred.
+fn run(programs: &[PathBuf]) -> Result<(), ()> {
     // The environment is the only source of settings here.
     let _profiles = plimsoll::start();
-    for path in &arguments.programs {
-        let source = std::fs::read_to_string(path)
-            .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
-        let name = path.file_name().unwrap_or(path.as_os_str());
-        Interpreter::new(Output::Stdout)?.run(&name.to_string_lossy(), &source)?;
-    }
+    let outcomes = programs.iter().map(|path| run_file(path).map_err(complain));
+    outcomes.fold(Ok(()), Result::and)
+}
+
+fn run_file(path: &Path) -> Result<(), Error> {
+    let source = std::fs::read_to_string(path)
+        .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    Interpreter::new(Box::new(io::stdout()))?.run(&name.to_string_lossy(), &source)?;
     Ok(())
 }
 
-/// Runs the programs of the example until the time is over. Prints the output of the first round.
-fn serve(seconds: Option<u32>) -> Result<(), Box<dyn std::error::Error>> {
+/// Runs the programs of the example without end, in one interpreter: their definitions last until
+/// the next round redefines them. Prints the output of the first round.
+fn serve() -> Result<(), Error> {
     let profiles = start_profiles();
-    let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds.into()));
     print("lisp runs its programs round and round.\n\n");
     if let Some(address) = profiles.http_address() {
         let pages = format!("http://{address}/debug/pprof/");
@@ -106,46 +108,21 @@ fn serve(seconds: Option<u32>) -> Result<(), Box<dyn std::error::Error>> {
              \x20 collector   curl '{pages}heap?debug=1&gc=1'\n\n"
         ));
     }
-    // The scripts run on a separate thread, as in a program that has other work.
-    let (done, ended) = mpsc::channel();
-    thread::Builder::new()
-        .name("scripts".to_owned())
-        .spawn(move || {
-            let Err(error) = round_and_round();
-            // The receiver no longer exists if the time is over.
-            let _ = done.send(error.to_string());
-        })?;
-    let error = match end {
-        None => ended.recv()?,
-        Some(end) => match ended.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            Ok(error) => error,
-            Err(_) => return Ok(()),
-        },
-    };
-    Err(error.into())
-}
-
-/// Runs the programs in one interpreter, so their definitions last until the next round redefines
-/// them.
-fn round_and_round() -> Result<Infallible, Box<dyn std::error::Error>> {
-    let mut interpreter = Interpreter::new(Output::Stdout)?;
+    let mut interpreter = Interpreter::new(Box::new(io::stdout()))?;
     loop {
-        for program in programs::ALL {
-            interpreter.run(program.name, program.source)?;
+        for (name, source) in PROGRAMS {
+            interpreter.run(name, source)?;
         }
-        interpreter.silence();
+        interpreter.output = Box::new(io::sink());
     }
 }
 
 /// Writes to standard output. A closed standard output does not stop the program.
 fn print(text: &str) {
-    let mut stdout = io::stdout().lock();
-    let _ = stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush());
+    let _ = io::stdout().write_all(text.as_bytes());
 }
 
 /// Writes one line to standard error, with the program's name.
-fn complain(what: &(impl fmt::Display + ?Sized)) {
-    let _ = writeln!(io::stderr(), "lisp: {what}");
+fn complain(message: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "lisp: {message}");
 }
