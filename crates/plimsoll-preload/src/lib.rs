@@ -11,6 +11,7 @@
 
 mod arch;
 mod confinement;
+mod data_segment;
 mod ending;
 mod execution;
 mod memory;

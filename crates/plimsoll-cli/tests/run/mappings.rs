@@ -667,3 +667,53 @@ fn shared_anonymous_memory_has_the_site_that_mapped_it() {
     let is_site = |line: &&str| line.contains("7.8 MiB") && line.contains("buffers < main");
     assert!(text.lines().any(|line| is_site(&line)), "{text}");
 }
+
+/// The program moves the end of its data segment beside `malloc`, which moves it as well.
+const SEGMENT: &str = r#"
+__attribute__((noinline)) static char *arena(long size) {
+    char *at = sbrk(size);
+    memset(at, 1, size);
+    return at + 1 - 1;
+}
+__attribute__((noinline)) static void blocks(void) { for (int i = 0; i < 1000; i++) memset(malloc(5000), 2, 5000); }
+int main() {
+    blocks();
+    char *first = arena(40 << 20);
+    blocks();
+    /* Small calls share pages. */
+    char *end = sbrk(0);
+    long odd = P - (long)end % P;
+    if (odd != P) sbrk(odd);
+    for (int i = 0; i < 10; i++) arena(P / 2);
+    arena(8 * P);
+    if (sbrk(-4 * P) == (void *)-1) return 1;
+    char *by_brk = sbrk(0);
+    if (brk(by_brk + 6 * P) || brk(by_brk + P) || sbrk(0) != by_brk + P) return 2;
+    if (sbrk(1L << 60) != (void *)-1 || errno != ENOMEM) return 3;
+    printf("%d\n", first[39 << 20]);
+    return 0;
+}
+"#;
+
+#[test]
+fn memory_of_sbrk_belongs_to_its_caller_and_not_to_malloc() {
+    let scene = Scene::new("segment");
+    let program = program(&scene, "segment", SEGMENT);
+    let report = only(same(&program, &[]));
+    // The large call, five pages of ten small ones, the last one, and `brk`.
+    let mapped = (40 << 20) / PAGE + 5 + 8 + 6;
+    assert_mapped(&report, [1 + 5 + 1 + 1, mapped, 4 + 5, 1 + 5 + 1 + 1]);
+    let memory = |owner: &str| report["memory"][owner].as_u64().unwrap_or(0);
+    let touched = (40 << 20) + (5 + 4) * PAGE;
+    assert!(
+        (touched..=touched + PAGE).contains(&memory("mapped")),
+        "{report}"
+    );
+    // Twice a thousand blocks of 5,000 bytes, and less than a page more for each time.
+    let heap = memory("heap");
+    assert!((10_000_000..10_600_000).contains(&heap), "{report}");
+    let output = run(&["--heap-rate", "1"], &program, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let is_site = |line: &&str| line.contains("40.0 MiB") && line.contains("arena < main");
+    assert!(text.lines().any(|line| is_site(&line)), "{text}");
+}

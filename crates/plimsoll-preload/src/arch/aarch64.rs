@@ -66,6 +66,32 @@ macro_rules! executes {
 
 pub(crate) use executes;
 
+macro_rules! with_caller {
+    () => {
+        r#"
+    .cfi_startproc
+    hint #34
+    stp x29, x30, [sp, -16]!
+    .cfi_def_cfa_offset 16
+    .cfi_offset x29, -16
+    .cfi_offset x30, -8
+    mov x1, x30
+    add x2, sp, 16
+    mov x3, x29
+    mov x29, sp
+    bl {called}
+    ldp x29, x30, [sp], 16
+    .cfi_def_cfa_offset 0
+    .cfi_restore x29
+    .cfi_restore x30
+    ret
+    .cfi_endproc
+        "#
+    };
+}
+
+pub(crate) use with_caller;
+
 /// Does not run the function: there is nothing to do for it on this processor.
 macro_rules! relocation {
     ($at_relocation:path) => {

@@ -64,6 +64,29 @@ macro_rules! executes {
 
 pub(crate) use executes;
 
+macro_rules! with_caller {
+    () => {
+        r#"
+    .cfi_startproc
+    push rbp
+    .cfi_def_cfa_offset 16
+    .cfi_offset rbp, -16
+    mov rbp, rsp
+    mov rsi, [rbp + 8]
+    lea rdx, [rbp + 16]
+    mov rcx, [rbp]
+    call {called}
+    pop rbp
+    .cfi_def_cfa rsp, 8
+    .cfi_restore rbp
+    ret
+    .cfi_endproc
+        "#
+    };
+}
+
+pub(crate) use with_caller;
+
 /// Makes the loader call a function while it relocates this library: the resolver of a function that is
 /// chosen at that time. `keep` must be called, or the linker leaves the relocation out.
 macro_rules! relocation {

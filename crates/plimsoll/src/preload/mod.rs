@@ -34,6 +34,7 @@ pub use plimsoll_core::alloc::malloc::{
     usable_size,
 };
 
+pub use plimsoll_core::alloc::mappings::{DataCaller, move_data_end};
 pub use plimsoll_core::deferred_signals::put_off;
 
 use plimsoll_sys::os::file_size;

@@ -71,7 +71,7 @@ fn map(call: &Call) -> isize {
             replaced(&range);
         }
         if flags & libc::MAP_ANONYMOUS != 0 {
-            record(call, &range);
+            record(caller_of(call), &range);
         }
     }
     at
@@ -125,10 +125,57 @@ fn remap(call: &Call) -> isize {
             replaced(&range);
         }
         if is_known {
-            record(call, &range);
+            record(caller_of(call), &range);
         }
     }
     at
+}
+
+/// The caller of a function that moves the end of the data segment.
+#[cfg(feature = "preload")]
+#[derive(Clone, Copy, Debug)]
+pub struct DataCaller {
+    /// The return address of the call.
+    pub instruction: usize,
+    /// The stack pointer after the call returns.
+    pub stack: usize,
+    /// The caller's frame pointer register.
+    pub frame: usize,
+}
+
+/// Makes a call of the program that moves the end of its data segment from `before` to `after`, and records its effect
+/// if the result `is_made`. A page belongs to the call that first reaches it, so small calls need not map any.
+#[cfg(feature = "preload")]
+pub fn move_data_end<R>(
+    before: usize,
+    after: usize,
+    caller: DataCaller,
+    make: impl FnOnce() -> R,
+    is_made: impl FnOnce(&R) -> bool,
+) -> R {
+    let page = page_size();
+    if before >= LIMIT - page || after >= LIMIT - page {
+        return make();
+    }
+    let [old, new] = [before, after].map(|end| end.next_multiple_of(page));
+    if new < old {
+        crate::wakeup::before_release(old - new);
+        let cuts = Cuts::out_of(&(new..old));
+        let result = make();
+        cuts.settle(is_made(&result));
+        return result;
+    }
+    let result = make();
+    if new > old && is_made(&result) {
+        let caller = Registers {
+            instruction: caller.instruction as u64,
+            stack: caller.stack as u64,
+            frame: caller.frame as u64,
+            link: 0,
+        };
+        record(caller, &(old..new));
+    }
+    result
 }
 
 /// Returns whether such a range may have a record, and the kernel does not refuse it immediately.
@@ -147,8 +194,17 @@ fn replaced(range: &Range<usize>) {
     Cuts::out_of(range).settle(true);
 }
 
+fn caller_of(call: &Call) -> Registers {
+    Registers {
+        instruction: call.return_address as u64,
+        stack: call.stack_pointer as u64,
+        frame: call.frame_pointer as u64,
+        link: 0,
+    }
+}
+
 /// Records a mapping that the caller made.
-fn record(call: &Call, range: &Range<usize>) {
+fn record(caller: Registers, range: &Range<usize>) {
     let of_allocator = is_allocators();
     // Other accounts cover the memory that Plimsoll maps for itself. When Plimsoll's heap is full,
     // it calls the allocator, whose memory is the program's.
@@ -160,12 +216,6 @@ fn record(call: &Call, range: &Range<usize>) {
         replaced(range);
     }
     open();
-    let caller = Registers {
-        instruction: call.return_address as u64,
-        stack: call.stack_pointer as u64,
-        frame: call.frame_pointer as u64,
-        link: 0,
-    };
     let start = Start::Caller(caller);
     let bucket = stack::site_from(Kind::Mapping, 0, label::current(), start);
     let note = Note {

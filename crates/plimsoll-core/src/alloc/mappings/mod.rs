@@ -1,6 +1,6 @@
 //! Memory that the program maps directly, by caller, and the part of it that is still mapped.
 //!
-//! [`hooks`] interpose `mmap`, `munmap` and `mremap`. Anonymous mappings are recorded with
+//! [`hooks`] interpose `mmap`, `munmap` and `mremap`; under `plimsoll run` also `sbrk` and `brk`. Anonymous mappings are recorded with
 //! their length and the stack of the caller. `munmap` removes any part of a record, wherever it
 //! begins and ends. So at any moment the records are the mapped ranges, without the parts that were
 //! cut out.
@@ -14,6 +14,8 @@ mod table;
 
 use std::ops::Range;
 
+#[cfg(feature = "preload")]
+pub use hooks::{DataCaller, move_data_end};
 use plimsoll_sys::hash::HashMap;
 use plimsoll_sys::os::fork::{Table, join};
 use plimsoll_sys::primitives::{AtomicU64, Ordering};

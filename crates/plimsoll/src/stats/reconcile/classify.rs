@@ -199,7 +199,9 @@ impl Sorted {
         };
         if let Some(owner) = whole {
             if owner == Owner::CHeap {
-                self.c_heap.push(mapping.range.clone());
+                // The program may have obtained parts of the segment by `sbrk`.
+                let not_mapped = self.take_mapped(&mut rest, known);
+                self.c_heap.extend(not_mapped);
             }
             self.add(owner, &rest);
             return None;
