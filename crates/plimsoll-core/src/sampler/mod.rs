@@ -164,7 +164,8 @@ impl Sampler {
         self.rate.set(rate);
         let distance = match rate {
             0 => LONGEST_STRETCH,
-            1 => 0,
+            // Below 0 before an allocation: one of zero bytes charges nothing.
+            1 => -1,
             // Whole bytes, rounded down: a point anywhere within an allocation's last byte is
             // within it.
             _ => (-libm::log(self.uniform()) * rate as f64) as i64,
@@ -213,7 +214,7 @@ mod tests {
             }
             let decision = sampler.decide(countdown, size, rate);
             countdown = decision.countdown;
-            assert!((0..=LONGEST_STRETCH).contains(&countdown));
+            assert!((-1..=LONGEST_STRETCH).contains(&countdown));
             if let Some(weight) = decision.weight {
                 sampled += 1;
                 objects += weight.0;
@@ -317,8 +318,8 @@ mod tests {
 
     #[test]
     fn rate_one_takes_every_allocation_as_itself_and_rate_zero_none() {
-        let (sampled, objects, bytes) = run(1, 10_000, |at| (1 + at % 100, 1));
-        assert_eq!((sampled, objects, bytes), (10_000, 10_000.0, 505_000.0));
+        let (sampled, objects, bytes) = run(1, 10_000, |at| (at % 100, 1));
+        assert_eq!((sampled, objects, bytes), (10_000, 10_000.0, 495_000.0));
         let (sampled, ..) = run(1, 100_000, |_| (1000, 0));
         assert_eq!(sampled, 0);
         // With sampling off, the hook does not run for a whole stretch at a time.

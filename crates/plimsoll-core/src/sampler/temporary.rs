@@ -12,7 +12,7 @@
 //!   time of allocation.
 //!
 //! The fast path takes no part in this. Requests of zero bytes charge nothing, so they do not end
-//! the time of a temporary block.
+//! the time of a temporary block, unless the rate is 1.
 
 use std::cell::Cell;
 
