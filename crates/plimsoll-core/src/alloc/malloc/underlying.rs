@@ -369,6 +369,14 @@ fn look_up() -> bool {
         }
     }
     let kind = kind();
+    if kind != HEADERS {
+        // The loader allocated a message for each function that it did not find, which is not counted. So its free
+        // must not be counted either: the first call returns the message, and the second one frees it.
+        for _ in 0..2 {
+            // SAFETY: `dlerror` has no preconditions.
+            unsafe { libc::dlerror() };
+        }
+    }
     LOOKING.store(std::ptr::null_mut(), Ordering::Relaxed);
     KIND.store(kind, Ordering::Relaxed);
     true
