@@ -254,13 +254,23 @@ fn is_a_tool(frame: &Frame<'_>) -> bool {
         "plimsoll_interpose::",
         "plimsoll_sys::",
     ];
+    // The C library's functions that call `main` or the function of a thread, without a file where it has no symbols.
+    const STARTS: [&str; 6] = [
+        "_start",
+        "start_thread",
+        "clone",
+        "clone3",
+        "__clone",
+        "__clone3",
+    ];
     // The paths of the standard library's sources contain the compiler's version.
     let of_std = frame.file.starts_with("/rustc/") || frame.file.contains("/rustlib/src/");
     let of_c = [".c", ".S", ".h"]
         .iter()
         .any(|end| frame.file.ends_with(end));
     let name = frame.function.trim_start_matches(['<', '&']);
-    of_std || of_c || TOOLS.iter().any(|tool| name.starts_with(tool))
+    let is_start = STARTS.contains(&name) || name.starts_with("__libc_start_");
+    of_std || of_c || is_start || TOOLS.iter().any(|tool| name.starts_with(tool))
 }
 
 fn place(file: &str, line: i64) -> String {
@@ -362,6 +372,21 @@ mod tests {
             "",
             "states are of threads and tasks"
         );
+    }
+
+    #[test]
+    fn the_place_in_a_program_in_c_is_its_innermost_function() {
+        let stack = [
+            frame("keep", "/home/x/keep.c", 3),
+            frame("main", "/home/x/main.c", 9),
+            frame("__libc_start_main_impl", "./csu/../csu/libc-start.c", 360),
+            frame("_start", "", 0),
+        ];
+        let of_thread = [frame("work", "/home/x/work.c", 5), frame("clone3", "", 0)];
+        let samples = [sample(&stack, &[2]), sample(&of_thread, &[1])];
+        let sites = Sites::new(Kind::Heap, samples.into_iter());
+        let shown: Vec<_> = sites.sites().iter().map(|site| &*site.function).collect();
+        assert_eq!(shown, ["keep", "work"]);
     }
 
     #[test]

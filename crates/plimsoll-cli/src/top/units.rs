@@ -15,7 +15,7 @@ pub(super) fn bytes_per_second(rate: f64) -> String {
 /// Formats a count: whole below a hundred thousand, with three digits above, such as `12.3 M`.
 pub(super) fn count(count: f64) -> String {
     if count.abs() < 99_999.5 {
-        return format!("{count:.0}");
+        return fixed(count, 0);
     }
     const UNITS: [&str; 6] = ["", "k", "M", "G", "T", "P"];
     let (value, unit) = scaled(count, 1000.0, &UNITS);
@@ -25,7 +25,7 @@ pub(super) fn count(count: f64) -> String {
 /// Formats events per second, with a fraction if they are few.
 pub(super) fn per_second(rate: f64) -> String {
     if rate != 0.0 && rate.abs() < 9.95 {
-        format!("{rate:.1}/s")
+        format!("{}/s", fixed(rate, 1))
     } else {
         format!("{}/s", count(rate))
     }
@@ -65,7 +65,16 @@ pub(super) fn seconds(seconds: f64) -> String {
 
 /// Formats a share of one as a percentage.
 pub(super) fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
+    format!("{} %", fixed(share * 100.0, 1))
+}
+
+/// Formats a number with that many decimals. A number that rounds to zero has no sign: an empty sum is -0.
+fn fixed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(zero) if zero.bytes().all(|digit| matches!(digit, b'0' | b'.')) => zero.to_owned(),
+        _ => text,
+    }
 }
 
 fn scaled<'a>(value: f64, base: f64, units: &[&'a str]) -> (String, &'a str) {
@@ -77,7 +86,7 @@ fn scaled<'a>(value: f64, base: f64, units: &[&'a str]) -> (String, &'a str) {
         at += 1;
     }
     let text = if at == 0 {
-        format!("{value:.0}")
+        fixed(value, 0)
     } else {
         three_digits(value)
     };
@@ -86,9 +95,9 @@ fn scaled<'a>(value: f64, base: f64, units: &[&'a str]) -> (String, &'a str) {
 
 fn three_digits(value: f64) -> String {
     match value.abs() {
-        ..9.995 => format!("{value:.2}"),
-        ..99.95 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
+        ..9.995 => fixed(value, 2),
+        ..99.95 => fixed(value, 1),
+        _ => fixed(value, 0),
     }
 }
 
@@ -148,5 +157,16 @@ mod tests {
             assert_eq!(seconds(value), text);
         }
         assert_eq!(percent(0.1234), "12.3 %");
+        // The sum of nothing is -0.
+        let nothing: f64 = [].iter().sum();
+        let texts = [
+            percent(nothing),
+            count(nothing),
+            bytes(nothing),
+            per_second(-0.04),
+            percent(-0.0001),
+        ];
+        assert_eq!(texts, ["0.0 %", "0", "0 B", "0.0/s", "0.0 %"]);
+        assert_eq!(percent(-0.001), "-0.1 %");
     }
 }
