@@ -243,7 +243,8 @@ fn numbers(id: Id, left: &PostMortem) -> Numbers {
         let counts = left.mappings.iter().map(of);
         counts.fold(0, u64::saturating_add)
     };
-    let classes = heap.classes.iter().filter(|class| class.mallocs != 0);
+    let classes = heap.classes.iter();
+    let classes = classes.filter(|class| class.mallocs != 0 || class.frees != 0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_nanos() as u64);
     Numbers {

@@ -327,6 +327,13 @@ fn numbers(
         counted.subtract(&inherited.counted);
     }
     let heap = HeapStats::of(&counted.heap);
+    let maximum = maximum::highest(memory.map(|memory| &memory.by_owner));
+    // The kernel's maximum lacks pages that a processor has not added yet: the kernel counts them apart, and adds
+    // some dozen at a time. The accounts have all pages.
+    let accounts = [
+        memory.map_or(0, |memory| memory.bytes),
+        maximum.as_ref().map_or(0, |maximum| maximum.bytes()),
+    ];
     let (locks, lost) = (&counted.locks, &counted.lost);
     let usage = Usage::read();
     let elapsed = elapsed();
@@ -357,7 +364,8 @@ fn numbers(
     }
     to.flag("peak_estimated", most.is_estimated);
     to.flag("exact", heap.exact);
-    let classes = heap.by_class.iter().filter(|class| class.mallocs != 0);
+    let classes = heap.by_class.iter();
+    let classes = classes.filter(|class| class.mallocs != 0 || class.frees != 0);
     let row = |class: &ClassCounts| [class.size as u64, class.mallocs, class.frees];
     to.rows("classes", classes.map(row));
     let large = &heap.large;
@@ -409,7 +417,9 @@ fn numbers(
                 // The process has executed no program since its fork.
                 Some(_) => usage.resident,
                 None => highest_resident(),
-            },
+            }
+            .max(accounts[0])
+            .max(accounts[1]),
         ),
     ] {
         to.number(name, value);
@@ -421,7 +431,7 @@ fn numbers(
         to.number("heap_error", memory.heap_error);
         to.object("memory", by_owner(memory.bytes, owners));
     }
-    if let Some(maximum) = maximum::highest(memory.map(|memory| &memory.by_owner)) {
+    if let Some(maximum) = maximum {
         let mut account = Object::with_capacity(256);
         account.seconds("seconds", Duration::from_nanos(maximum.after_ns));
         account.object("memory", by_owner(maximum.bytes(), maximum.by_owner()));
