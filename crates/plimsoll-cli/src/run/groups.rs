@@ -108,6 +108,7 @@ pub fn table(numbers: &[&Numbers], ran: &Ran) -> String {
     programs.sort_unstable();
     programs.dedup();
     let allocated = numbers.iter().map(|of| of.malloc_bytes);
+    let cpu = numbers.iter().fold(0.0, |sum, of| sum + of.cpu_seconds);
     let mut to = format!(
         "plimsoll: {} of {}; the first {}\n",
         processes(numbers.len()),
@@ -117,14 +118,19 @@ pub fn table(numbers: &[&Numbers], ran: &Ran) -> String {
     // Writing to a string does not fail.
     let _ = writeln!(
         to,
-        "  CPU time   {} user, {} kernel; allocated {}",
+        "  CPU time   {} in all; {} user, {} kernel in the first one and the children for which it waited",
+        seconds(cpu),
         seconds(ran.ended.user.as_secs_f64()),
         seconds(ran.ended.system.as_secs_f64()),
+    );
+    let _ = writeln!(
+        to,
+        "  allocated  {} in all",
         bytes(allocated.fold(0, u64::saturating_add)),
     );
     let first = numbers.iter().find(|of| of.id() == ran.id());
     if let Some(first) = first {
-        let _ = resident::write_peak(&mut to, first, Some(ran));
+        let _ = resident::write_peak_of(&mut to, first, ran);
     }
     let _ = writeln!(
         to,
@@ -134,21 +140,20 @@ pub fn table(numbers: &[&Numbers], ran: &Ran) -> String {
     let mut rows: Vec<&&Numbers> = numbers.iter().collect();
     rows.sort_by_key(|of| (std::cmp::Reverse(of.peak_resident), of.id()));
     for of in rows.iter().take(ROWS) {
-        let unless_killed = |text: String| {
-            if of.was_killed() {
-                "-".to_owned()
-            } else {
-                text
-            }
+        let if_known = |is_known: bool, text: String| match is_known {
+            true => text,
+            false => "-".to_owned(),
         };
+        let unless_killed = |text: String| if_known(!of.was_killed(), text);
+        let of_kernel = |is_zero: bool, text: String| if_known(!(is_zero || of.was_killed()), text);
         let _ = writeln!(
             to,
             "  {:>8} {:>8} {:>13} {:>10} {:>10} {:>10}  {}",
             of.process,
             unless_killed(of.parent.to_string()),
-            unless_killed(bytes(of.peak_resident)),
-            bytes(of.malloc_bytes),
-            unless_killed(seconds(of.cpu_seconds)),
+            of_kernel(of.peak_resident == 0, bytes(of.peak_resident)),
+            if_known(summary::why_unseen(of).is_none(), bytes(of.malloc_bytes)),
+            of_kernel(of.cpu_seconds == 0.0, seconds(of.cpu_seconds)),
             seconds(of.seconds),
             command(of),
         );
@@ -228,25 +233,11 @@ fn head(
             group.largest,
         )?;
     }
-    let exact = if total.exact { "" } else { " (not exact)" };
-    let in_use = match group.has_forked {
-        true => String::new(),
-        false => format!(
-            "{} in {} blocks in use when each ended{exact}; ",
-            bytes(total.live_bytes()),
-            count(total.live_objects()),
-        ),
-    };
-    let peak = bytes(total.peak_bytes);
-    writeln!(to, "  heap       {in_use}highest peak of one {peak}")?;
-    writeln!(
-        to,
-        "  allocated  {} in {} blocks; {}",
-        bytes(total.malloc_bytes),
-        count(total.mallocs),
-        total.freed(group.has_forked),
-    )?;
-    temporary::write(to, profiles, total)?;
+    match summary::why_unseen(total) {
+        Some(why) if unseen.is_none() => writeln!(to, "  heap       not observed: {why}")?,
+        Some(_) => {}
+        None => write_heap(to, group, profiles)?,
+    }
     if total.mapping_calls != 0 {
         writeln!(
             to,
@@ -266,6 +257,34 @@ fn head(
         writeln!(to, "  CPU time   {}", seconds(total.cpu_seconds))?;
     }
     summary::put_lost(to, total)
+}
+
+/// Writes the heap of a group that is observed.
+fn write_heap(
+    to: &mut String,
+    group: &Group,
+    profiles: &HashMap<&'static str, Profile>,
+) -> std::fmt::Result {
+    let total = &group.total;
+    let exact = if total.exact { "" } else { " (not exact)" };
+    let in_use = match group.has_forked || total.unobserved() > 0 {
+        true => String::new(),
+        false => format!(
+            "{} in {} blocks in use when each ended{exact}; ",
+            bytes(total.live_bytes()),
+            count(total.live_objects()),
+        ),
+    };
+    let peak = bytes(total.peak_bytes);
+    writeln!(to, "  heap       {in_use}highest peak of one {peak}")?;
+    writeln!(
+        to,
+        "  allocated  {} in {} blocks; {}",
+        bytes(total.malloc_bytes),
+        count(total.mallocs),
+        total.freed(group.has_forked),
+    )?;
+    temporary::write(to, profiles, total)
 }
 
 #[cfg(test)]

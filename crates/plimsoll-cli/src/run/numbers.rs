@@ -310,19 +310,33 @@ impl Numbers {
         self.mallocs.saturating_sub(self.frees)
     }
 
+    /// Returns the least number of blocks that were freed without an observed allocation, such as blocks of a library
+    /// that was loaded with `RTLD_DEEPBIND`. With such blocks, the memory in use is unknown. For a forked child, these
+    /// include blocks that it inherited.
+    pub fn unobserved(&self) -> u64 {
+        let classes = self
+            .classes
+            .iter()
+            .map(|&[_, mallocs, frees]| (mallocs, frees));
+        let large = (self.large[0], self.large[1]);
+        classes
+            .chain([large])
+            .map(|(mallocs, frees)| frees.saturating_sub(mallocs))
+            .fold(0, u64::saturating_add)
+    }
+
     /// Returns how much of the allocated memory was freed, for people. A forked child also frees blocks that it inherited,
     /// so no share is known if there are any: `has_forked`.
     pub fn freed(&self, has_forked: bool) -> String {
-        match has_forked || self.free_bytes > self.malloc_bytes {
-            true => format!(
-                "{} freed, inherited blocks included",
-                bytes(self.free_bytes)
-            ),
-            false => format!(
-                "{:.1} % freed",
-                100.0 * self.free_bytes as f64 / self.malloc_bytes.max(1) as f64
-            ),
-        }
+        let included = match self.unobserved() {
+            _ if has_forked => "inherited blocks",
+            0 => {
+                let share = self.free_bytes as f64 / self.malloc_bytes.max(1) as f64;
+                return format!("{:.1} % freed", 100.0 * share);
+            }
+            _ => "blocks of unobserved allocations",
+        };
+        format!("{} freed, {included} included", bytes(self.free_bytes))
     }
 
     /// Returns how much of the memory that the program mapped is resident at the end, if it is known.
@@ -365,6 +379,30 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frees_without_allocations_are_counted_by_class() {
+        let numbers = |classes: &[[u64; 3]], large| Numbers {
+            classes: classes.to_vec(),
+            large,
+            malloc_bytes: 100,
+            free_bytes: 50,
+            ..Numbers::default()
+        };
+        let balanced = numbers(&[[8, 5, 5], [16, 3, 0]], [1, 1, 9, 9]);
+        assert_eq!(
+            (balanced.unobserved(), &*balanced.freed(false)),
+            (0, "50.0 % freed")
+        );
+        // Blocks of one class do not make up for those of another.
+        let strange = numbers(&[[8, 5, 0], [16, 3, 5]], [1, 2, 9, 9]);
+        assert_eq!(strange.unobserved(), 3);
+        let freed = strange.freed(false);
+        assert_eq!(
+            freed,
+            "50 B freed, blocks of unobserved allocations included"
+        );
+    }
 
     #[test]
     fn impossible_numbers_are_recognized() {

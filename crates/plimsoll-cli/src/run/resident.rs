@@ -27,7 +27,7 @@ pub fn write(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt:
             by_kind(last),
         )?;
     }
-    write_highest(to, numbers, ran)?;
+    write_highest(to, numbers, ran, "")?;
     let highest = numbers.maximum.as_ref().map(|maximum| &maximum.memory);
     match &numbers.memory {
         Some(memory) if highest == Some(memory) => writeln!(
@@ -39,10 +39,11 @@ pub fn write(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt:
     }
 }
 
-/// Writes the maximum with its account, and the course of the program's memory.
-pub fn write_peak(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Result {
-    write_highest(to, numbers, ran)?;
-    write_maximum(to, numbers, ran)
+/// Writes the maximum of the first of several processes with its account, and the course of its memory.
+pub fn write_peak_of(to: &mut String, first: &Numbers, ran: &Ran) -> std::fmt::Result {
+    let of = format!(" in process {}", first.id());
+    write_highest(to, first, Some(ran), &of)?;
+    write_maximum(to, first, Some(ran))
 }
 
 /// Returns the maximum in bytes by the kernel; 0 if it is unknown.
@@ -92,8 +93,13 @@ fn not_divided(memory: &BTreeMap<String, u64>, peak: u64) -> String {
     }
 }
 
-/// Writes the maximum, and the course of the program's memory.
-fn write_highest(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Result {
+/// Writes the maximum, and the course of the program's memory. `of` names the process, if there are several.
+fn write_highest(
+    to: &mut String,
+    numbers: &Numbers,
+    ran: Option<&Ran>,
+    of: &str,
+) -> std::fmt::Result {
     let course = ran.map(|ran| &ran.course);
     if let Some(point) = course.and_then(|course| course.ended_at) {
         writeln!(
@@ -114,14 +120,14 @@ fn write_highest(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::
             };
             writeln!(
                 to,
-                "  peak       {} resident{read} after {}: {}",
+                "  peak       {} resident{of}{read} after {}: {}",
                 bytes(peak),
                 seconds(highest.seconds),
                 by_kind(highest),
             )?;
             write_graph(to, course)
         }
-        None if peak != 0 => writeln!(to, "  peak       {} resident", bytes(peak)),
+        None if peak != 0 => writeln!(to, "  peak       {} resident{of}", bytes(peak)),
         None => Ok(()),
     }
 }

@@ -9,8 +9,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::going_on;
 use super::groups::processes;
 use super::name_of;
 use super::numbers::Id;
@@ -79,6 +80,8 @@ struct Entry {
 /// The entries of processes.
 #[derive(Default)]
 pub struct Roll {
+    /// The directory for the reports of the run.
+    directory: PathBuf,
     last: BTreeMap<Id, Entry>,
     /// The programs of processes that do not know their number.
     unknown: Vec<OsString>,
@@ -92,9 +95,13 @@ impl Roll {
         let limit = PLACES[0] * ENTRY as u64;
         let mut bytes = Vec::new();
         let file = open_unlinked(&directory.join(NAME));
-        match file.and_then(|file| file.take(limit).read_to_end(&mut bytes)) {
+        let roll = match file.and_then(|file| file.take(limit).read_to_end(&mut bytes)) {
             Ok(_) => Self::of(&bytes, here),
             Err(_) => Self::default(),
+        };
+        Self {
+            directory: directory.to_owned(),
+            ..roll
         }
     }
 
@@ -140,6 +147,9 @@ impl Roll {
     pub fn executed(&self, process: Id) -> String {
         let entry = self.last.get(&process);
         let name = entry.map_or_else(|| "another program".to_owned(), Entry::name);
+        if going_on::is_going_on(process, &self.directory) {
+            return format!("{name}, which goes on");
+        }
         match entry.and_then(Entry::reason) {
             Some(reason) => format!("{name}, which wrote no report: {reason}"),
             None => format!("{name}, which wrote no report"),

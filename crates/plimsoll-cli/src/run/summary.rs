@@ -23,6 +23,14 @@ pub struct Process {
     pub profiles: HashMap<&'static str, Profile>,
 }
 
+impl Process {
+    /// Returns whether the memory in use is unknown, since the process freed blocks whose allocations were not observed.
+    /// A forked child frees blocks that it inherited, so nothing is known of that.
+    pub fn has_unobserved(&self) -> bool {
+        !self.is_sum && self.numbers.inherited.is_none() && self.numbers.unobserved() > 0
+    }
+}
+
 /// Returns the summary of a process. `ran` is present for the program itself.
 pub fn text(
     process: &Process,
@@ -128,13 +136,22 @@ fn head(
             bytes(numbers.unmapped_bytes),
         )?;
     } else if numbers.mapping_calls != 0 {
+        // The touched part of another allocator's mappings belongs to the heap.
+        let has_allocators = matches!(&*numbers.allocator, "other" | "redirected");
         let touched = match numbers.touched_bytes() {
-            Some(touched) if numbers.mappings != 0 => format!("{} touched of ", bytes(touched)),
+            Some(touched) if numbers.mappings != 0 && !has_allocators => {
+                format!("{} touched of ", bytes(touched))
+            }
             _ => String::new(),
+        };
+        let included = if has_allocators {
+            ", those of the allocator included"
+        } else {
+            ""
         };
         writeln!(
             to,
-            "  mapped     {touched}{} in {} at exit; {} mapped by {} in total",
+            "  mapped     {touched}{} in {} at exit; {} mapped by {} in total{included}",
             bytes(numbers.mapped_bytes.saturating_sub(numbers.unmapped_bytes)),
             counted(numbers.mappings, "mapping"),
             bytes(numbers.mapped_bytes),
@@ -226,6 +243,14 @@ fn write_heap(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
     };
     let exact = if numbers.exact { "" } else { " (not exact)" };
     let Some([inherited_blocks, inherited_bytes]) = numbers.inherited else {
+        if numbers.unobserved() > 0 {
+            return writeln!(
+                to,
+                "  heap       unknown: at least {} freed whose allocations were not observed, such as by __libc_malloc or by \
+                 a library that was loaded with RTLD_DEEPBIND",
+                were(numbers.unobserved()),
+            );
+        }
         return writeln!(
             to,
             "  heap       {} in {} at exit, peak {most}{by}{exact}",
@@ -251,8 +276,13 @@ fn write_heap(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
     )
 }
 
+fn were(blocks: u64) -> String {
+    let verb = if blocks == 1 { "was" } else { "were" };
+    format!("{} {verb}", counted(blocks, "block"))
+}
+
 /// Returns why the heap was not observed, if it was not.
-fn why_unseen(numbers: &Numbers) -> Option<&'static str> {
+pub fn why_unseen(numbers: &Numbers) -> Option<&'static str> {
     match numbers.allocator.as_str() {
         "program" => Some(
             "the program contains an allocator; threads and locks are observed. A Rust program can \

@@ -124,6 +124,60 @@ fn a_profile_of_everything_agrees_with_the_figures() {
     about(sum("inuse_space"), live, live / 50);
 }
 
+/// Blocks of zero bytes are blocks, too: the allocator makes them of its smallest size.
+#[test]
+fn a_profile_of_everything_has_blocks_of_zero_bytes() {
+    let scene = Scene::new("zero-bytes");
+    let source = r#"
+        #include <stdlib.h>
+        static void *volatile kept[40];
+        int main() {
+            for (int i = 0; i < 10; i++) kept[i] = malloc(0);
+            for (int i = 10; i < 30; i++) kept[i] = calloc(0, 8);
+            for (int i = 30; i < 40; i++) free(malloc(0));
+            return 0;
+        }
+    "#;
+    let program = scene.compile("cc", "zero", source, &["-fno-builtin"]);
+    let out = scene.path("out");
+    let options = ["--json", "--heap-rate", "1", "--out", out.to_str().unwrap()];
+    let output = run(&options, &program, &[]).output().unwrap();
+    let report = only(crate::scene::reports(&output).1);
+    assert_eq!(number(&report, "mallocs"), 40, "{report}");
+    let file = std::fs::File::open(out.join("heap.pb.gz")).unwrap();
+    let profile = plimsoll_cli::profile::read(file, Default::default()).unwrap();
+    let sum = |name: &str| -> i64 {
+        let at = profile.sample_type(name).unwrap();
+        profile.samples().map(|sample| sample.value(at)).sum()
+    };
+    assert_eq!([sum("alloc_objects"), sum("inuse_objects")], [40, 30]);
+}
+
+/// A library that binds `malloc` to the C library makes blocks that the program frees.
+#[test]
+fn memory_in_use_is_unknown_after_frees_of_unobserved_blocks() {
+    let scene = Scene::new("unobserved");
+    let source = r#"
+        #include <stdlib.h>
+        extern void *__libc_malloc(size_t);
+        int main() {
+            for (int i = 0; i < 100; i++) { free(__libc_malloc(500)); }
+            return malloc(50000) == 0;
+        }
+    "#;
+    let program = scene.c("unobserved", source);
+    let output = run(&["--heap-rate", "1"], &program, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        text.contains("\n  heap       unknown: at least 100 blocks were freed whose allocations"),
+        "{text}"
+    );
+    assert!(
+        text.contains("blocks of unobserved allocations included"),
+        "{text}"
+    );
+}
+
 /// The first calls of each thread are refused; then the thread allocates once. The profile shows
 /// that.
 #[test]

@@ -60,6 +60,8 @@ fn processes_are_added_up_by_program() {
             "plimsoll: {} processes of 2 programs; the first ended with status 3\n",
             CHILDREN + 1
         ),
+        " in the first one and the children for which it waited\n".to_owned(),
+        " resident in process ".to_owned(),
         format!("\n  and {} more; --each shows all\n", CHILDREN + 1 - 10),
         format!("\nplimsoll: parent: {of_parent} processes\n"),
         format!("\nplimsoll: true: {of_true} processes\n"),
