@@ -1,15 +1,16 @@
 //! The table of sites in the summary: which code allocated memory, with a column for each question.
 //!
-//! Values are estimated from sampled blocks. Where the exact counts have a column's total, its values are scaled
-//! towards that within their confidence interval, and never above it. The remainder belongs to no site: small blocks
-//! of which none was sampled.
+//! Values are estimated from sampled blocks. Where the exact counts have a column's total, its values are corrected
+//! towards that within their confidence interval, and never above it. Each site gets a part of the correction in
+//! proportion to its variance: the blocks of a size at which all are sampled are known already. The remainder belongs to
+//! no site: small blocks of which none was sampled.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::lines;
 use super::short_name::shortened;
-use super::sites::{self, Estimate, Site};
+use super::sites::{self, Counted, Estimate, Site};
 use super::summary::Process;
 use super::temporary::TEMPORARY;
 use super::units::{bytes, count, counted};
@@ -61,6 +62,10 @@ impl Question {
         }
     }
 
+    fn is_in_use(self) -> bool {
+        matches!(self, Self::AtPeak | Self::AtExit | Self::Resident)
+    }
+
     /// Returns the profile with the values, and their index.
     fn values(self, process: &Process) -> Option<(&Profile, usize)> {
         let (kind, at) = match self {
@@ -79,7 +84,7 @@ impl Question {
     fn exact_total(self, process: &Process) -> Option<u64> {
         let numbers = &process.numbers;
         // A forked child may free blocks of its parent.
-        let is_whole = !process.is_sum && numbers.inherited.is_none();
+        let is_whole = !process.is_sum && numbers.inherited.is_none() && numbers.unobserved() == 0;
         match self {
             _ if !numbers.exact => None,
             // An estimated peak lies between exact bounds.
@@ -110,6 +115,9 @@ struct Column<'a> {
 impl<'a> Column<'a> {
     /// Returns `None` without values.
     fn read(question: Question, process: &'a Process) -> Option<Self> {
+        if question.is_in_use() && process.has_unobserved() {
+            return None;
+        }
         let (profile, at) = question.values(process)?;
         let rate = process.numbers.heap_rate;
         let estimate = match question {
@@ -119,7 +127,10 @@ impl<'a> Column<'a> {
         };
         let (sum, sites) = match question {
             Question::Resident => sites::of_heap(profile),
-            _ => sites::sites(profile, sites::Samples::All, usize::MAX, at),
+            Question::Calls | Question::Temporary => {
+                sites::sites_of_blocks(profile, at, Counted::Blocks, rate)
+            }
+            _ => sites::sites_of_blocks(profile, at - 1, Counted::Bytes, rate),
         };
         let total = match question.exact_total(process) {
             Some(exact) if estimate != Estimate::EXACT => exact as f64,
@@ -141,6 +152,17 @@ impl<'a> Column<'a> {
         self.estimate.is_too_weak()
     }
 
+    /// Returns a value of the profile as the table has it.
+    fn corrected(&self, value: i64, variance: f64) -> f64 {
+        let value = value.max(0) as f64;
+        let all: f64 = self.sites.iter().map(|site| site.variance).sum();
+        if all <= 0.0 {
+            return value * self.scale;
+        }
+        let correction = self.sum as f64 * (self.scale - 1.0);
+        (value + correction * variance / all).max(0.0)
+    }
+
     /// Returns a value as a share of `whole`; 0 if it is too weak.
     fn share(&self, value: i64, whole: f64) -> f64 {
         match self.is_too_weak() {
@@ -158,9 +180,8 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Formats the part of the total that belongs to none of the given values.
-    fn format_rest(&self, values: f64) -> Option<String> {
-        let rest = (self.total - values).round();
+    /// Formats the part of the total that belongs to none of the rows.
+    fn format_rest(&self, rest: f64) -> Option<String> {
         (rest >= 1.0 && !self.is_too_weak()).then(|| self.format(rest))
     }
 }
@@ -181,6 +202,7 @@ fn of_resident(process: &Process) -> Option<Estimate> {
 /// A site with its values in all columns.
 struct Row<'a> {
     values: Vec<i64>,
+    variances: Vec<f64>,
     /// The column in which it has its largest share.
     column: usize,
     share: f64,
@@ -234,13 +256,22 @@ pub fn write(to: &mut String, process: &Process, most: usize) -> std::fmt::Resul
             *named += value;
         }
     }
-    let others = columns.iter().zip(named);
+    let rest = |(column, named): (&Column<'_>, f64)| (column.total - named).round().max(0.0);
+    let rests = limited(
+        columns.as_slice(),
+        columns.iter().zip(named).map(rest).collect(),
+    );
+    let others = columns.iter().zip(rests);
     let others: Vec<Option<String>> = others
-        .map(|(column, named)| column.format_rest(named))
+        .map(|(column, rest)| column.format_rest(rest))
         .collect();
     if others.iter().any(Option::is_some) {
         let cells = others.iter().map(|other| other.as_deref().unwrap_or("-"));
-        write_row(to, cells, "(others, and blocks that were not sampled)")?;
+        let rest = match columns.iter().any(is_estimated) {
+            true => "(others, and blocks that were not sampled)",
+            false => "(others)",
+        };
+        write_row(to, cells, rest)?;
     }
     Ok(())
 }
@@ -266,10 +297,15 @@ fn scale_parts(columns: &mut [Column<'_>], process: &Process) {
     }
 }
 
-/// Returns the values of a row. None exceeds the one of which it is a part: the columns have different errors.
+/// Returns the values of a row.
 fn scaled(columns: &[Column<'_>], row: &Row<'_>) -> Vec<f64> {
-    let value = |(at, column): (usize, &Column<'_>)| row.values[at].max(0) as f64 * column.scale;
-    let values: Vec<f64> = columns.iter().enumerate().map(value).collect();
+    let value =
+        |(at, column): (usize, &Column<'_>)| column.corrected(row.values[at], row.variances[at]);
+    limited(columns, columns.iter().enumerate().map(value).collect())
+}
+
+/// Limits each value of a row to the one of which it is a part: the columns have different errors.
+fn limited(columns: &[Column<'_>], values: Vec<f64>) -> Vec<f64> {
     let value_of = |question: Question| {
         let at = columns
             .iter()
@@ -277,8 +313,10 @@ fn scaled(columns: &[Column<'_>], row: &Row<'_>) -> Vec<f64> {
         at.map_or(f64::INFINITY, |at| values[at])
     };
     let (allocated, calls) = (value_of(Question::Allocated), value_of(Question::Calls));
+    let at_exit = value_of(Question::AtExit).min(allocated);
     let most = |question| match question {
         Question::AtPeak | Question::AtExit => allocated,
+        Question::Resident => at_exit,
         Question::Temporary => calls,
         _ => f64::INFINITY,
     };
@@ -348,12 +386,14 @@ fn rows<'a>(columns: &'a [Column<'_>], most: usize) -> Vec<Row<'a>> {
             let key = (&*site.function, site.script.as_deref());
             let row = rows.entry(key).or_insert_with(|| Row {
                 values: vec![0; columns.len()],
+                variances: vec![0.0; columns.len()],
                 column: number,
                 share: 0.0,
                 site,
             });
             // Several functions may have one name.
             row.values[number] = row.values[number].saturating_add(site.value);
+            row.variances[number] += site.variance;
             let share = column.share(row.values[number], whole);
             if share > row.share {
                 (row.column, row.share, row.site) = (number, share, site);
@@ -457,6 +497,7 @@ mod tests {
     fn site(function: &str, callers: &[&str], user: Option<usize>) -> Site {
         Site {
             value: 100,
+            variance: 0.0,
             function: function.to_owned(),
             script: None,
             callers: callers.iter().map(|&name| name.to_owned()).collect(),
@@ -475,6 +516,35 @@ mod tests {
             text(&keep, &positions),
             "keep (src/a.c:3) < first < main (70 %), +2 other callers"
         );
+    }
+
+    #[test]
+    fn a_correction_does_not_change_what_is_known() {
+        let profile = Profile::default();
+        let mut column = Column {
+            question: Question::Allocated,
+            profile: &profile,
+            at: 1,
+            estimate: Estimate {
+                samples: 20.0,
+                error: 0.5,
+            },
+            scale: 1.1,
+            sum: 1000,
+            total: 1100.0,
+            sites: vec![site("large", &[], None), site("small", &[], None)],
+        };
+        column.sites[1].variance = 40.0;
+        let corrected = |value, variance| column.corrected(value, variance).round();
+        assert_eq!(corrected(900, 0.0), 900.0);
+        assert_eq!(corrected(100, 40.0), 200.0);
+        assert_eq!(corrected(50, 20.0), 100.0);
+        // A correction by more than a value leaves nothing of it.
+        column.scale = 0.8;
+        assert_eq!(column.corrected(100, 40.0), 0.0);
+        // Without variances, each value is scaled.
+        column.sites[1].variance = 0.0;
+        assert_eq!(column.corrected(900, 0.0).round(), 720.0);
     }
 
     #[test]

@@ -11,6 +11,8 @@ use crate::profile::{Frames, Label, Profile, Sample, Stack};
 #[derive(Clone, Debug)]
 pub struct Site {
     pub value: i64,
+    /// The variance of `value` by the samples of blocks, if it is one of their sums.
+    pub variance: f64,
     pub function: String,
     /// The function of a script that distinguishes sites in one function of an interpreter.
     pub script: Option<String>,
@@ -30,6 +32,7 @@ const CALLERS: usize = 3;
 #[derive(Default)]
 struct Leaf {
     value: i64,
+    variance: f64,
     callers: HashMap<Vec<u32>, i64>,
 }
 
@@ -193,28 +196,25 @@ pub fn sites(profile: &Profile, samples: Samples, most: usize, at: usize) -> (i6
     sites_of(profile, samples, most, at, |_, stack| Some(stack))
 }
 
-/// Returns the resident memory that the profile `memory` attributes to sites of the heap.
+/// The category of blocks in use in the profile `memory`.
+const IN_USE: &str = "[heap: blocks in use]";
+
+/// Returns the resident memory of blocks in use that the profile `memory` attributes to sites.
 pub fn of_heap(profile: &Profile) -> (i64, Vec<Site>) {
-    sites_of(
-        profile,
-        Samples::All,
-        usize::MAX,
-        0,
-        |frames, stack| match is_of_heap(frames, stack) {
-            true => Some(without_categories(frames, stack)),
-            false => None,
-        },
-    )
+    sites_of(profile, Samples::All, usize::MAX, 0, site_of_blocks)
 }
 
-/// Returns the resident memory of the profile `memory` that belongs neither to sites of the heap nor to Plimsoll, and
+/// Returns the resident memory of the profile `memory` that belongs neither to sites of blocks in use nor to Plimsoll, and
 /// the `most` other sites, files and holders with the highest parts.
 pub fn holders(profile: &Profile, most: usize) -> (i64, Vec<Site>) {
     sites_of(profile, Samples::All, most, 0, |frames, stack| {
         let is_own = |&frame: &u32| frames.name(frame).starts_with("[plimsoll");
-        match is_of_heap(frames, stack) || stack.iter().any(is_own) {
-            true => None,
-            false => Some(without_categories(frames, stack)),
+        if site_of_blocks(frames, stack).is_some() || stack.iter().any(is_own) {
+            return None;
+        }
+        match of_heap_by_part(frames, stack) {
+            Some((site, _)) => Some(&stack[site.len()..=site.len()]),
+            None => Some(without_categories(frames, stack)),
         }
     })
 }
@@ -223,11 +223,25 @@ fn is_category(frames: &Frames<'_>, frame: u32) -> bool {
     frames.name(frame).starts_with('[')
 }
 
-/// Returns whether a stack of the profile `memory` is a site of the heap, not a part of the heap without a site.
-fn is_of_heap(frames: &Frames<'_>, stack: &[u32]) -> bool {
-    let is_site = stack.iter().any(|&frame| !is_category(frames, frame));
-    let outermost = stack.last();
-    is_site && outermost.is_some_and(|&outermost| frames.name(outermost) == "[heap]")
+/// The stack of blocks in use of which none was sampled, so that they have no site.
+const NOT_SAMPLED: &str = "[no sampled block]";
+
+/// Returns the frames of a site of blocks in use in the profile `memory`; `None` for other memory. Slack and free space
+/// have sites as well, but are no part of the blocks.
+fn site_of_blocks<'s>(frames: &Frames<'_>, stack: &'s [u32]) -> Option<&'s [u32]> {
+    let (site, _) = of_heap_by_part(frames, stack).filter(|(_, part)| *part == IN_USE)?;
+    let is_sampled = |&frame: &u32| frames.name(frame) != NOT_SAMPLED;
+    site.iter().any(is_sampled).then_some(site)
+}
+
+/// Divides a stack of the heap in the profile `memory` into its site and the category of its part of the heap.
+fn of_heap_by_part<'f, 's>(
+    frames: &'f Frames<'_>,
+    stack: &'s [u32],
+) -> Option<(&'s [u32], &'f str)> {
+    let (&outermost, inner) = stack.split_last()?;
+    let (&part, site) = inner.split_last()?;
+    (frames.name(outermost) == "[heap]").then(|| (site, frames.name(part)))
 }
 
 /// Returns the frames of a holder: those of code, or else the innermost category.
@@ -238,6 +252,36 @@ fn without_categories<'s>(frames: &Frames<'_>, stack: &'s [u32]) -> &'s [u32] {
     }
 }
 
+/// Returns [`sites`] of sums over sampled blocks, with their variances. `blocks` is the index of the number of blocks.
+pub fn sites_of_blocks(
+    profile: &Profile,
+    blocks: usize,
+    counted: Counted,
+    rate: u64,
+) -> (i64, Vec<Site>) {
+    let at = match counted {
+        Counted::Blocks => blocks,
+        Counted::Bytes => blocks + 1,
+    };
+    let variance = |sample: &Sample<'_>| {
+        let value = |at: usize| sample.values().nth(at).unwrap_or(0).max(0) as f64;
+        match rate {
+            0 | 1 => 0.0,
+            _ => {
+                BlockSum::of_blocks(value(blocks), value(blocks + 1), counted, rate as f64).variance
+            }
+        }
+    };
+    sites_with(
+        profile,
+        Samples::All,
+        usize::MAX,
+        at,
+        |_, stack| Some(stack),
+        variance,
+    )
+}
+
 /// Returns [`sites`] of the stacks for which `part` returns the frames that make a site.
 fn sites_of(
     profile: &Profile,
@@ -245,6 +289,17 @@ fn sites_of(
     most: usize,
     at: usize,
     part: impl for<'s> Fn(&Frames<'_>, &'s [u32]) -> Option<&'s [u32]>,
+) -> (i64, Vec<Site>) {
+    sites_with(profile, samples, most, at, part, |_| 0.0)
+}
+
+fn sites_with(
+    profile: &Profile,
+    samples: Samples,
+    most: usize,
+    at: usize,
+    part: impl for<'s> Fn(&Frames<'_>, &'s [u32]) -> Option<&'s [u32]>,
+    variance: impl Fn(&Sample<'_>) -> f64,
 ) -> (i64, Vec<Site>) {
     let Ok(frames) = Frames::new(profile) else {
         return (0, Vec::new());
@@ -267,6 +322,7 @@ fn sites_of(
         let key = [stack.first().copied(), script];
         let leaf = leaves.entry(key).or_default();
         add(&mut leaf.value, value);
+        leaf.variance += variance(&sample);
         let callers = scripts.callers(stack);
         add(leaf.callers.entry(callers).or_default(), value);
     }
@@ -287,6 +343,7 @@ fn sites_of(
             let mut shown = function.iter().chain(&callers);
             Site {
                 value: leaf.value,
+                variance: leaf.variance,
                 user: script.and_then(|script| shown.position(|&frame| frame == script)),
                 function: function.map_or_else(|| "(no stack)".to_owned(), name),
                 script: script.map(name),

@@ -52,6 +52,32 @@ fn the_summary_names_holders_and_wasters() {
     );
 }
 
+/// Small blocks have headers, which take as much memory as the blocks.
+#[test]
+fn the_resident_part_of_blocks_excludes_their_headers() {
+    let scene = Scene::new("headers");
+    let source = r#"
+        #include <stdlib.h>
+        #include <string.h>
+        __attribute__((noinline)) static void hoard(void) { for (int i = 0; i < 100000; i++) memset(malloc(24), 1, 24); }
+        __attribute__((noinline)) static void other(void) { for (int i = 0; i < 1000; i++) memset(malloc(4000), 1, 4000); }
+        int main() { hoard(); other(); return 0; }
+    "#;
+    let program = scene.c("headers", source);
+    let output = run(&["--heap-rate", "1"], &program, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    for row in rows(&text) {
+        assert!(row.number("resident") <= row.number("at exit"), "{text}");
+    }
+    assert!(
+        row(&text, "hoard < main").number("resident") > 2e6,
+        "{text}"
+    );
+    assert!(text.contains("  [heap: slack of blocks]"), "{text}");
+    // Each block was sampled.
+    assert!(!text.contains("blocks that were not sampled"), "{text}");
+}
+
 /// Twenty sites of each kind: blocks, mappings, and waits for locks.
 const MANY: &str = r#"
 #include <pthread.h>
