@@ -21,7 +21,7 @@ use crate::plain_text::hexadecimal;
 /// The time for which a named pipe may have no writer.
 const WAIT_FOR_WRITER: Duration = Duration::from_secs(5);
 
-/// Returns a name of 128 random bits, which nobody can guess.
+/// Returns a name of 128 random bits, which cannot be guessed.
 pub(crate) fn random_name() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

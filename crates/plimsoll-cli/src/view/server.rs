@@ -66,7 +66,7 @@ impl Server {
     }
 }
 
-/// Returns a token that nobody can guess.
+/// Returns a token that cannot be guessed.
 fn random() -> io::Result<Token> {
     Token::new(&random_name()?).map_err(io::Error::other)
 }
