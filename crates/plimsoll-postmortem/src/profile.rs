@@ -1,12 +1,13 @@
 //! The heap profile: memory in use, memory ever allocated, and memory in use at the peak. The profile
 //! of mappings. And the memory in use at kept readings of the history.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use plimsoll_pprof::symbolized::{Encoder, Head, Label, Stack, Tables};
 use plimsoll_symbolize::Detail;
 use plimsoll_symbolize::leaves::{self, Leaf, LeafRule};
 use plimsoll_symbolize::offline::{self, MappedCode};
+use plimsoll_symbolize::shown::addresses;
 
 use crate::file::{Ended, PostMortem};
 use crate::history::HeapReading;
@@ -169,11 +170,8 @@ impl PostMortem {
         leaf: LeafRule,
     ) -> Vec<u8> {
         let samples: Vec<_> = samples.collect();
-        let addresses = samples
-            .iter()
-            .flat_map(|(place, _)| place.stack.iter().copied());
-        let addresses: HashSet<usize> = addresses.collect();
-        let addresses: Vec<usize> = addresses.into_iter().collect();
+        let stacks = samples.iter().map(|(place, _)| place.stack);
+        let addresses = addresses(stacks, self.stack_depth);
         let mut modules: Vec<MappedCode> = self.notes.modules.values().cloned().collect();
         modules.sort_by_key(|module| (module.file != self.program, module.start));
         let mut symbols = offline::symbols(&modules, &addresses, detail);

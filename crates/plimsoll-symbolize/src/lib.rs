@@ -7,6 +7,7 @@
 //! change with every version.
 
 pub mod leaves;
+pub mod shown;
 mod symbol;
 
 pub use symbol::{

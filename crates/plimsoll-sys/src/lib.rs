@@ -10,6 +10,7 @@
 
 #[cfg(not(loom))]
 pub mod arch;
+pub mod deep_stacks;
 #[cfg(not(loom))]
 pub mod hash;
 pub mod primitives;

@@ -6,7 +6,8 @@ mod tables;
 
 use std::borrow::Cow;
 
-use plimsoll_symbolize::leaves::{LeafRule, visible};
+use plimsoll_symbolize::leaves::LeafRule;
+use plimsoll_symbolize::shown::shown;
 
 use crate::encode::Encoder as Messages;
 use crate::field;
@@ -147,9 +148,9 @@ impl<'a, 't> Encoder<'a, 't> {
                 (&[][..], &[][..])
             }
         };
-        let (skip, hidden_lines) = visible(frames, self.leaf, self.tables.symbols());
-        let frames = frames[skip..].iter().take(self.max_frames);
-        for (at, &frame) in frames.enumerate() {
+        let symbols = self.tables.symbols();
+        let (frames, hidden_lines) = shown(frames, self.leaf, symbols, self.max_frames);
+        for (at, frame) in frames.enumerate() {
             let hidden_lines = if at == 0 { hidden_lines } else { 0 };
             self.samples.put(self.tables.location(frame, hidden_lines));
         }

@@ -1,7 +1,12 @@
-//! Placeholders for functions that symbol tables and debug information do not name.
+//! Names for addresses that symbol tables and debug information do not name.
 //!
-//! A mapping states whether names were looked up, and readers expect a function at each of its locations
-//! then. So an address without a known function has the name of its module and the offset in its file.
+//! Placeholders are names of code. A mapping states whether names were looked up, and readers expect a
+//! function at each of its locations then. So an address without a known function has the name of its
+//! module and the offset in its file.
+
+use std::ops::Range;
+
+use plimsoll_sys::deep_stacks::{LEFT_OUT, LEFT_OUT_NAME};
 
 use super::table::{Answer, Table};
 use super::texts::Text;
@@ -26,13 +31,27 @@ pub(super) fn add(
         let offset = call
             .wrapping_sub(mapping.start)
             .wrapping_add(mapping.offset);
-        let name = placeholder(&mapping.file, offset);
-        let name = table.name(name.as_bytes());
-        let function = table.function(name, Text::EMPTY, 0);
-        let start = table.lines.len() as u32;
-        table.lines.push(Line { function, line: 0 });
-        answer.lines = start..start + 1;
+        answer.lines = named(&placeholder(&mapping.file, offset), table);
     }
+}
+
+/// Names the address that stands for the frames left out of a deep stack.
+pub(super) fn name_left_out(locations: &mut [Location], answers: &mut [Answer], table: &mut Table) {
+    for (location, answer) in locations.iter_mut().zip(answers) {
+        if location.return_address == LEFT_OUT {
+            location.is_named = true;
+            answer.lines = named(LEFT_OUT_NAME, table);
+        }
+    }
+}
+
+/// Adds a line that consists of a name.
+fn named(name: &str, table: &mut Table) -> Range<u32> {
+    let name = table.name(name.as_bytes());
+    let function = table.function(name, Text::EMPTY, 0);
+    let start = table.lines.len() as u32;
+    table.lines.push(Line { function, line: 0 });
+    start..start + 1
 }
 
 /// The maximum length of a module in a placeholder, in characters: the limit of file names on most systems.

@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::ops::Range;
 
+use plimsoll_sys::deep_stacks::LEFT_OUT;
 use plimsoll_sys::os::code_mappings::{self, CodeMapping};
 use plimsoll_sys::os::{files, filter};
 
@@ -37,6 +38,7 @@ fn resolve_all(mut mapped: Vec<Mapped>, return_addresses: &[usize], detail: Deta
 pub(super) fn locate(return_addresses: &[usize]) -> Symbols {
     let mut calls: Vec<usize> = return_addresses
         .iter()
+        .filter(|&&address| address != LEFT_OUT)
         .map(|address| address.wrapping_sub(1))
         .collect();
     calls.sort_unstable();
@@ -144,6 +146,7 @@ pub(super) fn resolve_in(
     #[cfg(not(feature = "debug-info"))]
     let advice = None;
     placeholder::add(&mappings, &locations, &mut answers, &mut table);
+    placeholder::name_left_out(&mut locations, &mut answers, &mut table);
     for (location, answer) in locations.iter_mut().zip(&answers) {
         location.lines = answer.lines.clone();
     }
@@ -176,7 +179,9 @@ fn locations(return_addresses: &[usize], mapped: &[Mapped]) -> Vec<Location> {
     let ranges = mapped.iter().map(Mapped::range);
     let ranges = Ranges::new(ranges.zip(0..));
     let location = |return_address: usize| {
-        let mapping = if mapped.is_empty() {
+        let mapping = if return_address == LEFT_OUT {
+            None
+        } else if mapped.is_empty() {
             Some(0)
         } else {
             ranges.owner_of(return_address.wrapping_sub(1))

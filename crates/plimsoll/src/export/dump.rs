@@ -8,6 +8,7 @@ use std::fmt::{self, Write};
 
 use plimsoll_symbolize::is_placeholder;
 use plimsoll_symbolize::leaves::{LeafRule, visible};
+use plimsoll_sys::deep_stacks::LEFT_OUT;
 
 use super::page::Parts;
 use crate::leak::Leak;
@@ -21,6 +22,9 @@ use crate::profile::{leaf_of_creation, leaf_of_thread};
 
 /// Number of frames shown at either end of a stack.
 const EITHER_END: usize = 50;
+
+/// The line for an unknown number of frames.
+const MORE_ELIDED: &str = "...additional frames elided...\n";
 
 /// Records as text: a part for each, and one for the advice that follows.
 pub(super) struct Records {
@@ -99,7 +103,7 @@ fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Resu
             let unavailable = "goroutine running on other thread; stack unavailable";
             writeln!(out, "\t{unavailable} {reason}")
         }
-        _ if !record.is_whole => writeln!(out, "...additional frames elided..."),
+        _ if !record.is_whole => out.write_str(MORE_ELIDED),
         _ => Ok(()),
     }?;
     match record.creator {
@@ -223,10 +227,14 @@ pub(super) fn frames_of<'a>(
 
 /// Writes the frames, or only those at either end of a deep stack.
 fn put_frames(out: &mut String, frames: &[Frame<'_>]) -> fmt::Result {
+    let is_limited = frames.iter().any(|frame| frame.address == LEFT_OUT);
     let elided = frames.len().saturating_sub(2 * EITHER_END);
     for (at, frame) in frames.iter().enumerate() {
         if elided > 0 && at == EITHER_END {
-            writeln!(out, "...{elided} frames elided...")?;
+            match is_limited {
+                true => out.push_str(MORE_ELIDED),
+                false => writeln!(out, "...{elided} frames elided...")?,
+            }
         }
         if elided == 0 || at < EITHER_END || at >= EITHER_END + elided {
             put_frame(out, frame)?;
@@ -236,6 +244,10 @@ fn put_frames(out: &mut String, frames: &[Frame<'_>]) -> fmt::Result {
 }
 
 fn put_frame(out: &mut String, frame: &Frame<'_>) -> fmt::Result {
+    if frame.address == LEFT_OUT {
+        out.push_str(MORE_ELIDED);
+        return Ok(());
+    }
     put_function(out, frame)?;
     out.push_str("(...)\n");
     put_place(out, frame)
@@ -299,7 +311,7 @@ mod tests {
     fn lines(count: usize) -> Vec<String> {
         let frames: Vec<_> = (0..count)
             .map(|at| Frame {
-                address: at + 1,
+                address: 0x1000 + at,
                 function: "f",
                 file: "f.rs",
                 line: at as u64,

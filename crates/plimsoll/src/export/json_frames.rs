@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use plimsoll_sys::deep_stacks::{LEFT_OUT_NAME, ends};
+
 use super::dump::Frame;
 use crate::json;
 
@@ -11,7 +13,19 @@ const MAX_FRAMES: usize = 100;
 /// Writes the frames, separated by commas: `{"function":"","file":"","line":n}`. An unknown function has
 /// its address as its name.
 pub(super) fn put_frames(text: &mut String, frames: &[Frame<'_>]) -> fmt::Result {
-    for (at, frame) in frames.iter().take(MAX_FRAMES).enumerate() {
+    let (leaf, root) = ends(frames, MAX_FRAMES);
+    put_all(text, leaf)?;
+    if !root.is_empty() {
+        text.push(',');
+        put_frame(text, LEFT_OUT_NAME, "", 0)?;
+        text.push(',');
+        put_all(text, root)?;
+    }
+    Ok(())
+}
+
+fn put_all(text: &mut String, frames: &[Frame<'_>]) -> fmt::Result {
+    for (at, frame) in frames.iter().enumerate() {
         if at > 0 {
             text.push(',');
         }

@@ -13,18 +13,19 @@ pub(crate) mod prometheus;
 mod text;
 mod threads;
 pub(crate) mod vars;
-mod visible_frames;
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use plimsoll_symbolize::shown::addresses;
 use plimsoll_symbolize::{Detail, Symbols};
 
 use crate::profile::activity::Record;
 use crate::profile::reading::{Reading, Stack, TextReading};
 use crate::symbol;
+use plimsoll_core::stack;
 use plimsoll_sys::os::{file_size, process_id};
 
 pub(crate) use page::TextPage;
@@ -102,26 +103,9 @@ fn symbols(records: &[Record], detail: Detail) -> Symbols {
     symbol::resolve(&distinct(stacks), detail)
 }
 
-/// Returns each address of the stacks once: stacks have most of their addresses in common.
+/// Returns the addresses of stacks.
 fn distinct<'a>(stacks: impl Iterator<Item = &'a [usize]>) -> Vec<usize> {
-    // Grows only if more than half of it is distinct.
-    let mut addresses = Vec::with_capacity(256);
-    for stack in stacks {
-        if addresses.len() + stack.len() > addresses.capacity() {
-            remove_repetitions(&mut addresses);
-            if addresses.len() > addresses.capacity() / 2 {
-                addresses.reserve(addresses.capacity());
-            }
-        }
-        addresses.extend_from_slice(stack);
-    }
-    remove_repetitions(&mut addresses);
-    addresses
-}
-
-fn remove_repetitions(addresses: &mut Vec<usize>) {
-    addresses.sort_unstable();
-    addresses.dedup();
+    addresses(stacks, stack::depth())
 }
 
 /// Replaces the file at `path` with `bytes`, through a temporary file beside it.
@@ -174,15 +158,6 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_of_many_stacks_are_distinct() {
-        // Longer than the first memory for addresses, and repeated more often than that grows.
-        let stacks: Vec<Vec<usize>> = (0..1000).map(|at| (at..at + 300).collect()).collect();
-        let found = distinct(stacks.iter().map(Vec::as_slice));
-        assert!(found.into_iter().eq(0..1299));
-        assert!(distinct(std::iter::empty()).is_empty());
-    }
 
     #[test]
     fn a_file_is_replaced_whole_or_not_at_all() {

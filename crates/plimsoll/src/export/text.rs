@@ -3,11 +3,12 @@
 use std::fmt::{self, Write};
 
 use plimsoll_symbolize::leaves::LeafRule;
+use plimsoll_symbolize::shown::shown;
 
 use super::labels::labels;
 use super::page::Parts;
-use super::visible_frames::visible_frames;
 use plimsoll_core::escape::{put_name, put_quoted};
+use plimsoll_core::stack;
 
 use plimsoll_symbolize::Symbols;
 
@@ -84,12 +85,12 @@ fn put_labels(out: &mut impl Write, labels: &[(&str, &str)]) -> fmt::Result {
 /// line.
 fn put_frames(
     out: &mut impl Write,
-    stack: &[usize],
+    frames: &[usize],
     leaf: LeafRule,
     symbols: &Symbols,
 ) -> fmt::Result {
-    let (shown, mut hidden_lines) = visible_frames(stack, leaf, symbols);
-    for &frame in shown {
+    let (shown, mut hidden_lines) = shown(frames, leaf, symbols, stack::depth().max(1));
+    for frame in shown {
         let location = symbols.location(frame);
         let lines = location.map_or(&[][..], |location| &symbols.lines(location)[hidden_lines..]);
         hidden_lines = 0;

@@ -3,9 +3,11 @@
 use std::arch::asm;
 use std::ffi::c_void;
 
+use plimsoll_sys::deep_stacks::{LEFT_OUT, LEFT_OUT_NAME};
+
 use super::*;
 use crate::symbol::elf::Elf;
-use crate::symbol::{Mapping, hexadecimal};
+use crate::symbol::{Mapping, hexadecimal, locate};
 
 const INNERMOST: u32 = line!() + 2;
 #[inline(always)]
@@ -255,7 +257,7 @@ fn addresses_outside_files_have_no_mapping_and_no_lines() {
     assert_ne!(generated, libc::MAP_FAILED);
     let odd = [
         0,
-        1,
+        2,
         usize::MAX,
         on_heap.as_ptr() as usize,
         generated as usize + 16,
@@ -271,6 +273,20 @@ fn addresses_outside_files_have_no_mapping_and_no_lines() {
     }
     // SAFETY: mapped above, and not used after this.
     unsafe { libc::munmap(generated, size) };
+}
+
+#[test]
+fn the_frame_that_stands_for_others_is_named_without_a_mapping() {
+    for detail in [Detail::Full, Detail::Names, Detail::Addresses] {
+        let symbols = resolve(&[LEFT_OUT, 0, outer()], detail);
+        let location = symbols.location(LEFT_OUT).unwrap();
+        assert!(location.is_named && location.mapping.is_none());
+        let names: Vec<&str> = symbols.names(&[LEFT_OUT]).collect();
+        assert_eq!(names, [LEFT_OUT_NAME]);
+    }
+    let symbols = locate(&[outer(), LEFT_OUT]);
+    assert_eq!(symbols.mappings, locate(&[outer()]).mappings);
+    assert_eq!(symbols.names(&[LEFT_OUT]).count(), 1);
 }
 
 #[test]
