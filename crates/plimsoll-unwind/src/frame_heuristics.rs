@@ -124,6 +124,7 @@ mod tests {
     use super::*;
     use crate::registers::{Registers, Start};
     use crate::unwind_tables::{self, Context};
+    use crate::walk::Frames;
     use crate::walk_cache::Trail;
 
     #[test]
@@ -134,7 +135,13 @@ mod tests {
             let mut frames = [0; 2];
             let start = Start::Here(Registers::here());
             let (mut context, mut trail) = (Context::new_in(), Trail::new());
-            unwind_tables::walk(start, modules, &mut context, &mut trail, &mut frames);
+            unwind_tables::walk(
+                start,
+                modules,
+                &mut context,
+                &mut trail,
+                Frames::leaf_end(&mut frames),
+            );
             call_before(frames[0], modules)
         }
         assert!(called(&modules).is_some());

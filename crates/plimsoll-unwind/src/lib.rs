@@ -21,6 +21,7 @@ mod os;
 pub mod registers;
 mod rules;
 pub mod unwind_tables;
+pub mod walk;
 pub mod walk_cache;
 
 pub use os::frame_pointers;

@@ -29,6 +29,7 @@ use crate::memory::{Memory, StackMemory};
 use crate::modules::{Cfi, Lookup, ModuleList};
 use crate::registers::{Registers, Start};
 use crate::rules::{Key, Plain, Rule};
+use crate::walk::{End, Frames, Walk};
 use crate::walk_cache::Trail;
 use known_rules::{RULES, permanent_rules};
 
@@ -51,42 +52,6 @@ impl EvaluationStorage<Bytes> for Storage {
 /// The memory in which gimli evaluates a row of a table.
 pub type Context = UnwindContext<usize, Storage>;
 
-/// The result of a walk.
-#[derive(Clone, Copy, Debug)]
-pub struct Walk {
-    /// The number of frames filled in.
-    pub frames: usize,
-    /// The reason for which the walk ended.
-    pub end: End,
-}
-
-/// The reason for which a walk ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum End {
-    /// The walk reached the beginning of the thread's stack.
-    Outermost = 0,
-    /// The buffer of frames was full.
-    Room = 1,
-    /// The tables or the memory do not lead to a caller.
-    Lost = 2,
-    /// The list of modules is outdated: code was loaded or unloaded. The walk could not read its
-    /// tables without the list.
-    Stale = 3,
-}
-
-impl End {
-    /// Returns the variant with that number.
-    pub fn from_number(number: u32) -> Self {
-        match number {
-            0 => Self::Outermost,
-            1 => Self::Room,
-            2 => Self::Lost,
-            _ => Self::Stale,
-        }
-    }
-}
-
 /// Fills `frames`, from the leaf, with the return addresses of the calling thread's stack beyond
 /// `start`.
 pub fn walk(
@@ -94,19 +59,19 @@ pub fn walk(
     modules: &ModuleList,
     context: &mut Context,
     trail: &mut Trail,
-    frames: &mut [usize],
+    frames: Frames<'_>,
 ) -> Walk {
     walk_with_positions(start, modules, context, trail, frames, |_, _| {})
 }
 
-/// Does the same as [`walk`]. Also passes the index of each frame to `note`, with the lowest address of
+/// Does the same as [`walk`]. Also passes the depth of each frame to `note`, with the lowest address of
 /// the frame's part of the stack.
 pub fn walk_with_positions(
     start: Start,
     modules: &ModuleList,
     context: &mut Context,
     trail: &mut Trail,
-    frames: &mut [usize],
+    frames: Frames<'_>,
     note: impl FnMut(usize, usize),
 ) -> Walk {
     let at = start.registers();
@@ -134,7 +99,7 @@ pub fn walk_without_frame_pointer(
     memory: &mut impl Memory,
     modules: &ModuleList,
     context: &mut Context,
-    frames: &mut [usize],
+    frames: Frames<'_>,
     note: impl FnMut(usize, usize),
 ) -> Walk {
     let walker = Walker {
@@ -181,27 +146,26 @@ struct Walker<'a, M> {
 
 impl<M: Memory> Walker<'_, M> {
     #[inline]
-    fn walk(mut self, frames: &mut [usize], mut note: impl FnMut(usize, usize)) -> Walk {
-        for (depth, slot) in frames.iter_mut().enumerate() {
+    fn walk(mut self, mut frames: Frames<'_>, mut note: impl FnMut(usize, usize)) -> Walk {
+        let mut depth = 0;
+        let end = loop {
+            let Some(place) = frames.place(depth) else {
+                break End::Room;
+            };
             match self.step() {
                 Step::Caller if self.at.stack <= self.limit => {
                     note(depth, self.at.stack as usize);
-                    *slot = self.return_address();
+                    *place = self.return_address();
                 }
                 Step::Caller => {
                     self.trail(Trail::ended_before);
-                    return Walk {
-                        frames: depth,
-                        end: End::Outermost,
-                    };
+                    break End::Outermost;
                 }
-                Step::End(end) => return Walk { frames: depth, end },
+                Step::End(end) => break end,
             }
-        }
-        Walk {
-            frames: frames.len(),
-            end: End::Room,
-        }
+            depth += 1;
+        };
+        frames.finish(depth, end)
     }
 
     /// Returns the current address in the form of a return address, also for an interrupted

@@ -7,6 +7,7 @@ mod children;
 mod compare;
 mod confined;
 mod cpu;
+mod deep_stacks;
 mod endings;
 mod environment;
 mod figures;

@@ -2,8 +2,19 @@
 
 #![allow(missing_docs, reason = "documented in the counterpart")]
 
+use plimsoll_sys::deep_stacks::Limit;
+use plimsoll_unwind::walk::End;
+
 /// See the module of Linux.
 pub struct Buffers;
+
+/// See the module of Linux.
+#[derive(Clone, Copy)]
+#[allow(dead_code, reason = "the fields have readers on Linux with glibc only")]
+pub struct Native<'a> {
+    pub frames: &'a [usize],
+    pub end: End,
+}
 
 /// See the module of Linux.
 pub struct Described<'a> {
@@ -46,17 +57,16 @@ pub fn is_observed() -> bool {
 
 pub fn find(_: impl FnOnce()) {}
 
-pub fn merge<'a>(_: &[usize], _: &'a mut Buffers, _: bool, _: usize) -> Option<&'a [usize]> {
+pub fn merge<'a>(_: Native<'_>, _: &'a mut Buffers, _: Limit) -> Option<(&'a [usize], End)> {
     None
 }
 
 pub fn merge_blocked<'a>(
-    _: &[usize],
+    _: Native<'_>,
     _: &'a mut Buffers,
-    _: bool,
-    _: usize,
+    _: Limit,
     _: Blocked<'_>,
-) -> Option<&'a [usize]> {
+) -> Option<(&'a [usize], End)> {
     None
 }
 

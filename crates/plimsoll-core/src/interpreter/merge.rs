@@ -4,6 +4,9 @@
 //! keeps a record of the execution in this frame. So the native frame whose part of the stack
 //! contains the record's address is the loop's, whatever the code is named.
 
+use plimsoll_sys::deep_stacks::{Limit, root_frames};
+use plimsoll_unwind::walk::{End, Frames, Walk};
+
 use super::names::{MAX_FILE, MAX_NAME};
 use super::python::{self, Found, OtherThreads};
 
@@ -24,6 +27,8 @@ pub struct Buffers {
     /// For each native frame the lowest address of its part of the stack.
     positions: Box<[usize]>,
     pub(super) functions: Box<[usize]>,
+    /// The outermost of more functions, and then of more frames, than are kept.
+    pub(super) ring: Box<[usize]>,
     pub(super) executions: Box<[Execution]>,
     pub(super) text: Box<[u8; MAX_NAME + MAX_FILE]>,
     merged: Box<[usize]>,
@@ -36,6 +41,7 @@ impl Buffers {
         Self {
             positions: words(),
             functions: words(),
+            ring: vec![0; root_frames(MAX_FRAMES)].into_boxed_slice(),
             executions: vec![Execution::default(); MAX_FRAMES].into_boxed_slice(),
             text: Box::new([0; MAX_NAME + MAX_FILE]),
             merged: words(),
@@ -48,17 +54,32 @@ impl Buffers {
     }
 }
 
-/// Returns the native stack of the calling thread with its functions, at most `limit` frames; `None` if
-/// it executes no function. The buffers contain the positions of the native frames. The walk is
-/// `whole` if it reached the outermost frame. For hooks.
+/// A native stack.
+#[derive(Clone, Copy)]
+pub struct Native<'a> {
+    /// The frames, from the leaf.
+    pub frames: &'a [usize],
+    /// The reason for which the walk ended.
+    pub end: End,
+}
+
+impl Native<'_> {
+    fn is_whole(&self) -> bool {
+        self.end == End::Outermost
+    }
+}
+
+/// Returns the native stack of the calling thread with its functions, and the reason for which it ends;
+/// `None` if the thread executes no function. The buffers contain the positions of the native frames. For
+/// hooks.
 pub fn merge<'a>(
-    native: &[usize],
+    native: Native<'_>,
     buffers: &'a mut Buffers,
-    whole: bool,
-    limit: usize,
-) -> Option<&'a [usize]> {
-    let found = python::read(buffers, limit.min(MAX_FRAMES))?;
-    Some(place(native, buffers, &found, whole, limit))
+    limit: Limit,
+) -> Option<(&'a [usize], End)> {
+    let limit = limit.at_most(MAX_FRAMES);
+    let found = python::read(buffers, limit)?;
+    Some(place(native, buffers, &found, limit))
 }
 
 /// A blocked thread, and the means of reading it.
@@ -74,25 +95,24 @@ pub struct Blocked<'a> {
 /// Does the same as [`merge()`] for a blocked thread. `None` also if the functions do not belong to this
 /// stack. Allocates: not for hooks.
 pub fn merge_blocked<'a>(
-    native: &[usize],
+    native: Native<'_>,
     buffers: &'a mut Buffers,
-    whole: bool,
-    limit: usize,
+    limit: Limit,
     blocked: Blocked<'_>,
-) -> Option<&'a [usize]> {
+) -> Option<(&'a [usize], End)> {
     let Blocked {
         thread,
         threads,
         is_unmoved,
     } = blocked;
-    let most = limit.min(MAX_FRAMES);
-    let found = python::read_blocked(threads, thread, buffers, most, is_unmoved)?;
-    let positions = &buffers.positions[..native.len().min(MAX_FRAMES)];
+    let limit = limit.at_most(MAX_FRAMES);
+    let found = python::read_blocked(threads, thread, buffers, limit, is_unmoved)?;
+    let positions = &buffers.positions[..native.frames.len().min(MAX_FRAMES)];
     let executions = &buffers.executions[..found.executions];
-    if found.loop_code.is_none() && !are_on_stack(executions, positions, whole) {
+    if found.loop_code.is_none() && !are_on_stack(executions, positions, native.is_whole()) {
         return None;
     }
-    Some(place(native, buffers, &found, whole, limit))
+    Some(place(native, buffers, &found, limit))
 }
 
 /// Returns whether the records of executions are on the native stack with these positions, in their
@@ -114,18 +134,19 @@ fn are_on_stack(executions: &[Execution], positions: &[usize], whole: bool) -> b
 
 /// Puts functions in place of the native frames of their executions.
 fn place<'a>(
-    native: &[usize],
+    native: Native<'_>,
     buffers: &'a mut Buffers,
     found: &Found,
-    whole: bool,
-    limit: usize,
-) -> &'a [usize] {
-    let native = &native[..native.len().min(MAX_FRAMES)];
+    limit: Limit,
+) -> (&'a [usize], End) {
+    let (whole, end) = (native.is_whole(), native.end);
+    let native = &native.frames[..native.frames.len().min(MAX_FRAMES)];
     let Buffers {
         positions,
         functions,
         executions,
         merged,
+        ring,
         ..
     } = buffers;
     let positions = &positions[..native.len()];
@@ -136,9 +157,16 @@ fn place<'a>(
         let loops_at = (0..native.len()).filter(in_loop);
         assign(executions, loops, loops_at.map(|at| positions[at]), whole);
     }
+    // A walk that was cut has the root only if the outermost function is beyond its frames.
+    let is_outermost = |execution: &&Execution| execution.functions == found.functions;
+    let outermost = executions.iter().find(is_outermost);
+    let is_beyond = |execution: &Execution| Some(&execution.position) >= positions.last();
+    let has_root = found.is_complete && (whole || outermost.is_none_or(is_beyond));
+    let root = if has_root { limit.root } else { 0 };
     let mut to = Output {
-        merged: &mut merged[..limit.min(MAX_FRAMES)],
-        length: 0,
+        frames: Frames::new(&mut merged[..limit.frames], &mut ring[..root]),
+        depth: 0,
+        end: End::Outermost,
     };
     let mut executions = executions.iter().peekable();
     let mut done = 0;
@@ -157,7 +185,9 @@ fn place<'a>(
     }
     // The walk was cut.
     to.put(&functions[done..found.functions]);
-    to.into_frames()
+    let walk = to.finish();
+    let end = if whole { walk.end } else { end };
+    (&merged[..walk.frames], end)
 }
 
 /// Assigns native frames of the loop to executions that have no record on the stack. There should be as
@@ -187,20 +217,27 @@ fn assign(
 }
 
 struct Output<'a> {
-    merged: &'a mut [usize],
-    length: usize,
+    frames: Frames<'a>,
+    /// The number of frames so far.
+    depth: usize,
+    end: End,
 }
 
-impl<'a> Output<'a> {
+impl Output<'_> {
     /// Appends frames as far as the space suffices.
     fn put(&mut self, frames: &[usize]) {
-        let count = frames.len().min(self.merged.len() - self.length);
-        self.merged[self.length..][..count].copy_from_slice(&frames[..count]);
-        self.length += count;
+        for &frame in frames {
+            let Some(place) = self.frames.place(self.depth) else {
+                self.end = End::Room;
+                return;
+            };
+            *place = frame;
+            self.depth += 1;
+        }
     }
 
-    fn into_frames(self) -> &'a [usize] {
-        &self.merged[..self.length]
+    fn finish(self) -> Walk {
+        self.frames.finish(self.depth, self.end)
     }
 }
 

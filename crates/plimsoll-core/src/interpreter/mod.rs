@@ -18,7 +18,7 @@ mod python;
 
 use plimsoll_sys::primitives::{AtomicBool, Ordering};
 
-pub use merge::{Blocked, Buffers, merge, merge_blocked};
+pub use merge::{Blocked, Buffers, Native, merge, merge_blocked};
 pub use names::describe;
 pub use python::OtherThreads;
 

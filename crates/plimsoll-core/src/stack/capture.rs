@@ -17,13 +17,15 @@ use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
+use plimsoll_sys::deep_stacks::{Limit, root_frames};
 use plimsoll_sys::os::fork::{ForkGuard, ForkLock, Table, join};
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use plimsoll_unwind::frame_pointers;
 use plimsoll_unwind::modules::ModuleList;
 use plimsoll_unwind::registers::{Registers, Start};
-use plimsoll_unwind::unwind_tables::{self, Context, End, Walk};
+use plimsoll_unwind::unwind_tables::{self, Context};
+use plimsoll_unwind::walk::{End, Frames, Walk};
 use plimsoll_unwind::walk_cache::{self, Beginning, Remembered, StackName, Trail, WalkMethod};
 
 use super::{DEEPEST, HIDDEN_FRAMES, unknown_code};
@@ -79,6 +81,8 @@ struct Scratch {
     trail: Trail,
     frames: [usize; DEEPEST + HIDDEN_FRAMES],
     context: Context,
+    /// The outermost frames of a stack that is deeper than its limit.
+    ring: [usize; root_frames(DEEPEST)],
 }
 
 /// The pool, once made. It is never freed.
@@ -103,7 +107,7 @@ static WITHOUT_STACK: AtomicU64 = AtomicU64::new(0);
 /// Events whose stack ends in code that could not be unwound.
 static CUT_STACKS: AtomicU64 = AtomicU64::new(0);
 
-/// Events whose stack is deeper than the frames that are kept.
+/// Events whose stack is deeper than its limit.
 static SHORTENED_STACKS: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of events that were recorded without a stack since the process began.
@@ -117,8 +121,8 @@ pub fn events_with_cut_stack() -> u64 {
     CUT_STACKS.load(Ordering::Relaxed)
 }
 
-/// Returns the number of events since the process began whose stack lacks its outer frames, because it
-/// is deeper than the frames that are kept.
+/// Returns the number of events since the process began whose stack lacks frames, because it is deeper
+/// than its limit.
 pub fn events_with_shortened_stack() -> u64 {
     SHORTENED_STACKS.load(Ordering::Relaxed)
 }
@@ -160,6 +164,7 @@ impl Slot {
                 trail: Trail::new(),
                 frames: [0; DEEPEST + HIDDEN_FRAMES],
                 context: Context::new_in(),
+                ring: [0; root_frames(DEEPEST)],
             }),
             interpreted: AtomicPtr::new(ptr::null_mut()),
         }
@@ -167,20 +172,21 @@ impl Slot {
 }
 
 /// Calls `use_stack` with the return addresses of the calling thread's stack from `start` on, leaf
-/// first, at most `limit`. If the stack is unavailable, the slice has only the caller that `start`
+/// first, within `limit`. If the stack is unavailable, the slice has only the caller that `start`
 /// names, or nothing.
-pub fn with_stack<R>(start: Start, limit: usize, use_stack: impl FnOnce(&[usize]) -> R) -> R {
+pub fn with_stack<R>(start: Start, limit: Limit, use_stack: impl FnOnce(&[usize]) -> R) -> R {
     with_walk(start, limit, Remember::IfSlow, |frames, _, _| {
         use_stack(frames)
     })
 }
 
-/// Does the same as [`with_stack`] for the stack of a recorded event: counts a cut stack.
+/// Does the same as [`with_stack`] for the stack of a recorded event: counts a stack that lacks frames.
 pub fn with_stack_of_event<R>(
     start: Start,
-    limit: usize,
+    limit: Limit,
     use_stack: impl FnOnce(&[usize]) -> R,
 ) -> R {
+    let limit = limit.at_most(DEEPEST + HIDDEN_FRAMES);
     let first = match start {
         Start::Caller(registers) => registers.instruction as usize,
         Start::Here(_) | Start::Limited(..) => 0,
@@ -198,7 +204,7 @@ pub fn with_stack_of_event<R>(
 /// handler.
 pub(super) fn with_interrupted_stack<R>(
     at: Registers,
-    limit: usize,
+    limit: Limit,
     use_stack: impl FnOnce(&[usize]) -> R,
 ) -> R {
     // One past the instruction, like the return address of a call.
@@ -215,7 +221,7 @@ pub(super) fn with_interrupted_stack<R>(
     // SAFETY: this thread owns the slot until it stores 0 in `owner`.
     let (walk, frames) = unsafe {
         let walk = slot.capture_interrupted(at, limit);
-        (walk, slot.captured(walk.frames.min(limit)))
+        (walk, slot.captured(walk.frames.min(limit.frames)))
     };
     count_if_cut(walk.end, frames.len());
     let result = use_stack(frames);
@@ -228,7 +234,7 @@ fn count_without_stack() {
     postmortem_file::count_without_stack();
 }
 
-/// Counts a stack that lacks its outer frames.
+/// Counts a stack that lacks frames.
 fn count_if_cut(end: End, frames: usize) {
     match end {
         End::Lost | End::Stale => {
@@ -243,11 +249,11 @@ fn count_if_cut(end: End, frames: usize) {
     }
 }
 
-/// Returns the name of the calling thread's stack from `start` on, with at most `limit` frames. The
-/// name of a stack that was met before is cached; otherwise `find_name` finds it.
+/// Returns the name of the calling thread's stack from `start` on, within `limit`. The name of a stack that
+/// was met before is cached; otherwise `find_name` finds it.
 pub(super) fn name_of(
     start: Start,
-    limit: usize,
+    limit: Limit,
     find_name: impl FnOnce(&[usize]) -> Option<StackName>,
 ) -> Option<StackName> {
     let way = match unwinder() {
@@ -255,7 +261,7 @@ pub(super) fn name_of(
         Unwinder::None | Unwinder::Tables => WalkMethod::Tables,
     };
     let met = Beginning::of(start, way).and_then(|from| walk_cache::find(&from, |_, _| ()));
-    let name = met.filter(|&(_, frames)| frames <= limit);
+    let name = met.filter(|&(_, frames)| frames <= limit.frames);
     if let Some(name) = name.and_then(|(met, _)| met.name()) {
         return Some(name);
     }
@@ -282,14 +288,14 @@ enum Remember {
 /// cache. A stack that was not walked does not count as cut.
 fn with_walk<R>(
     start: Start,
-    limit: usize,
+    limit: Limit,
     remember: Remember,
     use_stack: impl FnOnce(&[usize], End, Option<Remembered>) -> R,
 ) -> R {
     let Some(slot) = take_slot() else {
         count_without_stack();
         return match start {
-            Start::Caller(registers) if limit > 0 => {
+            Start::Caller(registers) if limit.frames > 0 => {
                 use_stack(&[registers.instruction as usize], End::Room, None)
             }
             _ => use_stack(&[], End::Room, None),
@@ -301,17 +307,21 @@ fn with_walk<R>(
         context,
         trail,
         frames,
+        ring,
     } = scratch;
-    let frames = &mut frames[..limit.min(DEEPEST + HIDDEN_FRAMES)];
+    let frames = &mut frames[..limit.frames];
+    let ring = &mut ring[..limit.root];
     let (captured, met) = match (unwinder(), frames.split_first_mut(), start) {
         (Unwinder::None, ..) | (_, None, _) => (NOT_WALKED, None),
         (_, Some((first, rest)), Start::Caller(registers)) => {
             *first = registers.instruction as usize;
+            let rest = Frames::new(rest, ring);
             let (captured, met) = walk(start, slot, remember, context, trail, rest);
             let frames = 1 + captured.frames;
             (Walk { frames, ..captured }, met)
         }
         (_, Some(_), Start::Here(_) | Start::Limited(..)) => {
+            let frames = Frames::new(frames, ring);
             walk(start, slot, remember, context, trail, frames)
         }
     };
@@ -331,7 +341,7 @@ fn walk(
     remember: Remember,
     context: &mut Context,
     trail: &mut Trail,
-    frames: &mut [usize],
+    frames: Frames<'_>,
 ) -> (Walk, Option<Remembered>) {
     match unwinder() {
         Unwinder::None => (NOT_WALKED, None),
@@ -354,17 +364,18 @@ fn walk_by_tables(
     slot: &Slot,
     context: &mut Context,
     trail: &mut Trail,
-    frames: &mut [usize],
+    mut frames: Frames<'_>,
 ) -> (Walk, Option<Remembered>) {
     let from = Beginning::of(start, WalkMethod::Tables);
     if let Some(from) = &from {
+        let leaf_end = frames.leaf_end_mut();
         let keep = |at: usize, frame| {
-            if let Some(place) = frames.get_mut(at) {
+            if let Some(place) = leaf_end.get_mut(at) {
                 *place = frame;
             }
         };
         match walk_cache::find(from, keep) {
-            Some((met, captured)) if captured <= frames.len() => {
+            Some((met, captured)) if captured <= leaf_end.len() => {
                 let whole = Walk {
                     frames: captured,
                     end: End::Outermost,
@@ -464,20 +475,22 @@ impl Slot {
     }
 
     /// Captures the calling thread's stack from the point of interruption. For the signal's
-    /// handler. The interrupted instruction is the first frame; at most `limit` frames are captured,
-    /// and at least one.
+    /// handler. The interrupted instruction is the first frame. Captures at least one frame, and all
+    /// within `limit`.
     ///
     /// # Safety
     /// No other thread uses this slot.
-    pub unsafe fn capture_interrupted(&self, at: Registers, limit: usize) -> Walk {
+    pub unsafe fn capture_interrupted(&self, at: Registers, limit: Limit) -> Walk {
         // SAFETY: no other thread uses this slot, by this function's contract.
         let Scratch {
             context,
             trail,
             frames,
+            ring,
         } = unsafe { &mut *self.scratch.get() };
         let [first, rest @ ..] = frames;
-        let rest = &mut rest[..limit.saturating_sub(1).min(DEEPEST + HIDDEN_FRAMES - 1)];
+        let rest = &mut rest[..limit.frames.saturating_sub(1)];
+        let rest = Frames::new(rest, &mut ring[..limit.root]);
         // One past the instruction, like the return address of a call.
         *first = at.instruction as usize + 1;
         let start = Start::Here(at);

@@ -1,7 +1,7 @@
 //! Call stacks of events: their capture, and the table that counts events by stack.
 //!
-//! A stack is a list of return addresses, the leaf first. Names are resolved much later, when a
-//! profile is written.
+//! A stack is a list of return addresses, the leaf first. Of a deep one, only both ends are kept
+//! ([`deep_stacks`](plimsoll_sys::deep_stacks)). Names are resolved much later, when a profile is written.
 
 mod capture;
 mod epochs;
@@ -29,11 +29,12 @@ pub use table::{
     Record, SMALLEST_BOUND as SMALLEST_TABLE_BYTES, TABLE, join_forks,
 };
 
+use plimsoll_sys::deep_stacks::Limit;
 use plimsoll_sys::primitives::{AtomicUsize, Ordering};
 
 use crate::label::{self, Labels};
 
-pub use plimsoll_unwind::unwind_tables::{End, Walk};
+pub use plimsoll_unwind::walk::{End, Walk};
 
 /// Maximum depth of stacks, in frames.
 pub const DEEPEST: usize = 1024;
@@ -46,7 +47,7 @@ const HIDDEN_FRAMES: usize = 16;
 
 static DEPTH: AtomicUsize = AtomicUsize::new(DEFAULT_DEPTH);
 
-/// Returns the number of frames kept of a stack, from the leaf.
+/// Returns the maximum number of frames that are kept of a stack.
 pub fn depth() -> usize {
     DEPTH.load(Ordering::Relaxed)
 }
@@ -68,8 +69,8 @@ pub fn site(kind: Kind, size: u64) -> Bucket {
 /// Returns the bucket for a stack that begins elsewhere on the calling thread, with other labels.
 pub fn site_from(kind: Kind, size: u64, labels: Labels, start: Start) -> Bucket {
     let limit = match depth() {
-        0 => 0,
-        depth => depth + HIDDEN_FRAMES,
+        0 => Limit::leaf_end(0),
+        depth => Limit::new(depth).with_innermost(HIDDEN_FRAMES),
     };
     capture::with_stack_of_event(start, limit, |frames| {
         TABLE.bucket(kind, size, labels, frames)
@@ -79,7 +80,7 @@ pub fn site_from(kind: Kind, size: u64, labels: Labels, start: Start) -> Bucket 
 /// Returns the bucket of [`CPU_TABLE`] for the point at which a signal interrupted the calling
 /// thread. For the signal's handler.
 pub fn cpu_site(size: u64, labels: Labels, at: Registers) -> Bucket {
-    capture::with_interrupted_stack(at, depth(), |frames| {
+    capture::with_interrupted_stack(at, Limit::new(depth()), |frames| {
         CPU_TABLE.bucket(Kind::Cpu, size, labels, frames)
     })
 }
@@ -87,5 +88,7 @@ pub fn cpu_site(size: u64, labels: Labels, at: Registers) -> Bucket {
 /// Returns the name of the calling thread's stack from `start` on; `None` if the stack cannot be
 /// captured or stored.
 pub fn name_of(start: Start) -> Option<StackName> {
-    capture::name_of(start, depth(), |frames| TABLE.stack_name(frames))
+    capture::name_of(start, Limit::new(depth()), |frames| {
+        TABLE.stack_name(frames)
+    })
 }

@@ -4,15 +4,17 @@
 //! its stack with it. The kernel copies the memory and reports unmapped parts. The caller must
 //! check afterwards whether the thread has moved.
 
+use plimsoll_sys::deep_stacks::{Limit, root_frames};
 use plimsoll_sys::os::copied_memory;
 use plimsoll_sys::os::loader;
 use plimsoll_sys::os::region::PAGE;
 use plimsoll_unwind::memory::Memory;
-use plimsoll_unwind::unwind_tables::{self, Context, End, Walk};
+use plimsoll_unwind::unwind_tables::{self, Context};
+use plimsoll_unwind::walk::{End, Frames, Walk};
 
 use super::capture::with_modules;
 use super::{DEEPEST, HIDDEN_FRAMES};
-use crate::interpreter::{self, Buffers, OtherThreads};
+use crate::interpreter::{self, Buffers, Native, OtherThreads};
 
 /// The number of bytes copied at a time: mostly all of a blocked thread's stack.
 const WINDOW: usize = 4 * PAGE;
@@ -21,6 +23,8 @@ const WINDOW: usize = 4 * PAGE;
 pub struct StackReader {
     context: Context,
     memory: CopiedStack,
+    /// The outermost frames of a stack that is deeper than the frames to be filled.
+    ring: Box<[usize]>,
     /// For functions of an interpreter; `None` while there was none.
     interpreted: Option<InterpretedReader>,
 }
@@ -67,6 +71,7 @@ impl StackReader {
                 length: 0,
                 words: Box::new([0; WINDOW / 8]),
             },
+            ring: vec![0; root_frames(DEEPEST)].into_boxed_slice(),
             interpreted: None,
         }
     }
@@ -81,7 +86,8 @@ impl StackReader {
         is_unmoved: &mut dyn FnMut() -> bool,
     ) -> Walk {
         if !interpreter::is_observed() {
-            return self.read_native(at, frames, |_, _| {});
+            let root = root_frames(frames.len());
+            return self.read_native(at, frames, root, |_, _| {});
         }
         let mut interpreted = self
             .interpreted
@@ -92,13 +98,14 @@ impl StackReader {
         walk
     }
 
-    /// Does the same without an interpreter. Also passes the index of each frame to `note`, with the
-    /// lowest address of the frame's part of the stack. Holds off the loader, so that it unloads no
-    /// code on the stack meanwhile.
+    /// Does the same without an interpreter, and keeps `root` frames at the root end of a deeper stack.
+    /// Also passes the depth of each frame to `note`, with the lowest address of the frame's part of the
+    /// stack. Holds off the loader, so that it unloads no code on the stack meanwhile.
     fn read_native(
         &mut self,
         at: BlockedAt,
         frames: &mut [usize],
+        root: usize,
         mut note: impl FnMut(usize, usize),
     ) -> Walk {
         let Some((leaf, rest)) = frames.split_first_mut() else {
@@ -111,8 +118,12 @@ impl StackReader {
         note(0, at.stack);
         self.memory.go_on_at(at.stack);
         let Self {
-            context, memory, ..
+            context,
+            memory,
+            ring,
+            ..
         } = self;
+        let rest = Frames::new(rest, &mut ring[..root]);
         let mut result = None;
         with_modules(|modules| {
             loader::while_nothing_is_unloaded(|| {
@@ -149,26 +160,35 @@ impl StackReader {
             buffers,
             threads,
         } = interpreted;
-        let limit = frames.len();
+        let limit = Limit::new(frames.len());
         let positions = buffers.positions();
         // Most native frames belong to the interpreter, and are replaced or hidden.
-        let most = native.len().min(positions.len()).min(2 * limit);
-        let walk = self.read_native(at, &mut native[..most], |at, position| {
+        let most = native.len().min(positions.len()).min(2 * limit.frames);
+        let walk = self.read_native(at, &mut native[..most], 0, |at, position| {
             positions[at] = position;
         });
-        let native = &native[..walk.frames];
         let blocked = interpreter::Blocked {
             thread: at.thread,
             threads,
             is_unmoved,
         };
-        let whole = walk.end == End::Outermost;
-        let merged = interpreter::merge_blocked(native, buffers, whole, limit, blocked)
-            .unwrap_or(&native[..native.len().min(limit)]);
-        frames[..merged.len()].copy_from_slice(merged);
-        Walk {
-            frames: merged.len(),
-            ..walk
+        let native = Native {
+            frames: &native[..walk.frames],
+            end: walk.end,
+        };
+        match interpreter::merge_blocked(native, buffers, limit, blocked) {
+            Some((merged, end)) => {
+                frames[..merged.len()].copy_from_slice(merged);
+                Walk {
+                    frames: merged.len(),
+                    end,
+                }
+            }
+            None if walk.frames <= limit.frames => {
+                frames[..walk.frames].copy_from_slice(native.frames);
+                walk
+            }
+            None => self.read_native(at, frames, limit.root, |_, _| {}),
         }
     }
 }

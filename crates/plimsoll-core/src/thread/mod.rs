@@ -23,6 +23,7 @@ use std::cell::OnceCell;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use plimsoll_sys::deep_stacks::Limit;
 use plimsoll_sys::hash::HashMap;
 use plimsoll_sys::os::task_file::{self, TaskDirectory};
 use plimsoll_sys::os::thread_id;
@@ -169,7 +170,7 @@ pub enum State {
 /// The completeness of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Complete up to the function with which the thread began, or to the maximum depth of stacks.
+    /// Complete up to the function with which the thread began, or limited to the maximum depth of stacks.
     Whole,
     /// The outer frames are missing.
     Cut,
@@ -317,7 +318,7 @@ pub fn one(id: i32) -> Option<Thread> {
 #[inline(always)]
 fn calling(id: i32, depth: usize) -> Thread {
     let start = Start::Here(Registers::here());
-    let frames: Arc<[usize]> = stack::with_stack(start, depth, |frames| frames.into());
+    let frames: Arc<[usize]> = stack::with_stack(start, Limit::new(depth), |frames| frames.into());
     Thread {
         id,
         name: String::new(),

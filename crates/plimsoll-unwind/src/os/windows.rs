@@ -10,7 +10,7 @@ use std::ops::Range;
 use plimsoll_sys::os::thread_stack;
 
 use crate::registers::Registers;
-use crate::unwind_tables::{End, Walk};
+use crate::walk::{End, Frames, Walk};
 use crate::walk_cache::Trail;
 
 /// The system's `CONTEXT`: the registers of a frame.
@@ -48,7 +48,7 @@ unsafe extern "system" {
 
 /// Fills `frames`, from the leaf, with return addresses. Frames that extend beyond `limit` are left
 /// out.
-pub fn walk(start: Registers, limit: usize, frames: &mut [usize]) -> Walk {
+pub fn walk(start: Registers, limit: usize, mut frames: Frames<'_>) -> Walk {
     let Some(stack) = thread_stack::own() else {
         return Walk {
             frames: 0,
@@ -63,31 +63,32 @@ pub fn walk(start: Registers, limit: usize, frames: &mut [usize]) -> Walk {
         instruction: start.instruction,
         rest: [0; 122],
     };
-    for (depth, slot) in frames.iter_mut().enumerate() {
+    let mut depth = 0;
+    let end = loop {
+        let Some(place) = frames.place(depth) else {
+            break End::Room;
+        };
         let below = context.stack;
-        let ended = |end| Walk { frames: depth, end };
         // SAFETY: the context holds the registers of a live frame of this thread: those that this
         // function received, or those that the last call computed from them.
         if !unsafe { step(&mut context, &stack) } {
-            return ended(End::Lost);
+            break End::Lost;
         }
         if context.instruction == 0 || context.stack > limit as u64 {
-            return ended(End::Outermost);
+            break End::Outermost;
         }
         if context.stack <= below {
-            return ended(End::Lost);
+            break End::Lost;
         }
-        *slot = context.instruction as usize;
-    }
-    Walk {
-        frames: frames.len(),
-        end: End::Room,
-    }
+        *place = context.instruction as usize;
+        depth += 1;
+    };
+    frames.finish(depth, end)
 }
 
 /// Walks as [`walk`] does. The words on which the walk depends are unknown, so the walk is not one
 /// that can be cached.
-pub fn walk_noted(start: Registers, limit: usize, frames: &mut [usize], _: &mut Trail) -> Walk {
+pub fn walk_noted(start: Registers, limit: usize, frames: Frames<'_>, _: &mut Trail) -> Walk {
     let walk = walk(start, limit, frames);
     match walk.end {
         End::Outermost => Walk {

@@ -1,3 +1,5 @@
+use plimsoll_sys::deep_stacks::LEFT_OUT;
+
 use super::*;
 
 /// Returns the calling thread's return addresses from this function's caller on, as libgcc's
@@ -31,7 +33,7 @@ fn walked(modules: &ModuleList) -> Vec<usize> {
         modules,
         &mut Context::new_in(),
         &mut Trail::new(),
-        &mut frames,
+        Frames::leaf_end(&mut frames),
     );
     assert_eq!(walk.end, End::Outermost);
     frames[..walk.frames].to_vec()
@@ -77,6 +79,35 @@ fn agrees_with_the_languages_own_unwinder() {
     std::thread::scope(|scope| {
         scope.spawn(|| deep(5, &mut || agree(&modules)));
     });
+}
+
+#[test]
+fn a_deep_recursion_keeps_both_ends() {
+    fn walked(at: Registers, limit: usize, root: usize) -> (Vec<usize>, End) {
+        let (mut frames, mut ring) = (vec![0; limit], vec![0; root]);
+        let walk = walk(
+            Start::Here(at),
+            &ModuleList::from_loader(),
+            &mut Context::new_in(),
+            &mut Trail::new(),
+            Frames::new(&mut frames, &mut ring),
+        );
+        frames.truncate(walk.frames);
+        (frames, walk.end)
+    }
+    let mut names = Vec::new();
+    for levels in [200, 500, 3000] {
+        deep(levels, &mut || {
+            let at = Registers::here();
+            let (all, end) = walked(at, 4000, 0);
+            assert!(all.len() > levels && end == End::Outermost);
+            let both = [&all[..95], &[LEFT_OUT], &all[all.len() - 32..]].concat();
+            assert_eq!(walked(at, 128, 32), (both.clone(), End::Room));
+            assert_eq!(walked(at, all.len(), 32), (all, End::Outermost));
+            names.push(both);
+        });
+    }
+    assert!(names.iter().all(|name| *name == names[0]), "of any depth");
 }
 
 /// Walks through the C library, which calls back.
@@ -165,7 +196,7 @@ fn an_address_that_is_no_code_ends_the_walk() {
             &modules,
             &mut Context::new_in(),
             &mut Trail::new(),
-            &mut frames,
+            Frames::leaf_end(&mut frames),
         );
         assert_eq!(walk.frames, 0, "{instruction:x}");
     }

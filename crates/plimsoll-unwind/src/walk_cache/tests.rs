@@ -3,7 +3,8 @@ use std::hint::black_box;
 use super::*;
 use crate::frame_pointers;
 use crate::modules::ModuleList;
-use crate::unwind_tables::{self, Context, End};
+use crate::unwind_tables::{self, Context};
+use crate::walk::{End, Frames};
 
 /// False with a sanitizer, whose alignment of frames must be evaluated each time.
 const FRAMES_ARE_PLAIN: bool = !cfg!(plimsoll_sanitized);
@@ -24,7 +25,13 @@ fn walk_both(start: Start, modules: &ModuleList) -> (Option<Vec<usize>>, Vec<usi
     let mut frames = [0; 128];
     let mut trail = Trail::new();
     let mut context = Context::new_in();
-    let walk = unwind_tables::walk(start, modules, &mut context, &mut trail, &mut frames);
+    let walk = unwind_tables::walk(
+        start,
+        modules,
+        &mut context,
+        &mut trail,
+        Frames::leaf_end(&mut frames),
+    );
     assert_eq!(walk.end, End::Outermost);
     if met.is_none() {
         remember(&from, &trail);
@@ -98,8 +105,12 @@ fn both_of_chain(start: Start) -> (Option<Vec<usize>>, Vec<usize>) {
     found.truncate(met.map_or(0, |(_, count)| count));
     let mut frames = [0; 8];
     let mut trail = Trail::new();
-    let walk =
-        frame_pointers::walk_noted(start.registers(), start.limit(), &mut frames, &mut trail);
+    let walk = frame_pointers::walk_noted(
+        start.registers(),
+        start.limit(),
+        Frames::leaf_end(&mut frames),
+        &mut trail,
+    );
     assert_eq!(walk.end, End::Outermost);
     // Only every second call stores the walk.
     while met.is_none() && remember(&from, &trail).is_none() {}
@@ -164,7 +175,7 @@ fn a_chain_is_remembered_as_it_was() {
     let walk = frame_pointers::walk_noted(
         start.registers(),
         start.limit(),
-        &mut [0; 8],
+        Frames::leaf_end(&mut [0; 8]),
         &mut Trail::new(),
     );
     assert_eq!((walk.frames, walk.end), (1, End::Lost));
@@ -241,7 +252,13 @@ fn a_name_belongs_to_one_walk() {
     let mut frames = [0; 128];
     let start = Start::Here(Registers::here());
     let from = Beginning::of(start, WalkMethod::Tables).unwrap();
-    unwind_tables::walk(start, &modules, &mut context, &mut trail, &mut frames);
+    unwind_tables::walk(
+        start,
+        &modules,
+        &mut context,
+        &mut trail,
+        Frames::leaf_end(&mut frames),
+    );
     let met = loop {
         if let Some(met) = remember(&from, &trail) {
             break met;
@@ -291,7 +308,13 @@ fn a_walk_that_is_too_long_is_not_remembered() {
             let mut frames = [0; 256];
             let mut trail = Trail::new();
             let mut context = Context::new_in();
-            let walk = unwind_tables::walk(start, &modules, &mut context, &mut trail, &mut frames);
+            let walk = unwind_tables::walk(
+                start,
+                &modules,
+                &mut context,
+                &mut trail,
+                Frames::leaf_end(&mut frames),
+            );
             assert_eq!(walk.end, End::Outermost);
             assert!(walk.frames > MOST);
             assert!(remember(&from, &trail).is_none());

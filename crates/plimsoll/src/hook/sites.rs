@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use plimsoll_symbolize::SearchedObjects;
+use plimsoll_sys::deep_stacks::Limit;
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::contention::WaitKind;
@@ -93,7 +94,7 @@ pub(super) fn of(stack: Start) -> Site {
 
 #[cold]
 fn of_callers(stack: Start) -> Site {
-    stack::with_stack(stack, DEEPEST, |frames| {
+    stack::with_stack(stack, Limit::leaf_end(DEEPEST), |frames| {
         let found = frames.iter().find_map(|&frame| match at(frame)? {
             (number, Meaning::WaitsFor(kind, family)) => Some(Site {
                 kind,

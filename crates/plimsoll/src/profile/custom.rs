@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicPtr;
 use plimsoll_symbolize::leaves::Leaf;
 
 use plimsoll_pprof::kinds::ProfileKind;
+use plimsoll_sys::deep_stacks::Limit;
 use plimsoll_sys::primitives::{AtomicUsize, Ordering};
 
 use super::reading::{Frames, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
@@ -202,7 +203,8 @@ impl Profile {
         let depth = stack::depth().min(DEPTH);
         let labels = label::current();
         let start = Start::Here(Registers::here());
-        let bucket = stack::with_stack_of_event(start, skip.saturating_add(depth), |frames| {
+        let limit = Limit::new(depth).with_innermost(skip);
+        let bucket = stack::with_stack_of_event(start, limit, |frames| {
             let frames = frames.get(skip..).unwrap_or_default();
             let frames = &frames[..frames.len().min(depth)];
             TABLE.bucket_if_room(Kind::Custom, of.key(), labels, frames)

@@ -351,10 +351,15 @@ fn of_nanoseconds(nanoseconds: u64) -> Option<Duration> {
     (nanoseconds != 0).then(|| Duration::from_nanos(nanoseconds))
 }
 
-/// Sets the number of frames of a call stack, from the leaf, that are kept and shown. Returns the
-/// previous value. The default is 128, the maximum 1024; with 0, events are recorded without their
-/// stacks. Hidden frames of the allocator do not count. Nor do inlined calls, which are part of the
-/// frame of their caller.
+/// Sets the maximum number of frames of a call stack that are kept and shown. Returns the previous
+/// value. The default is 128, the maximum 1024; with 0, events are recorded without their stacks.
+/// Hidden frames of the allocator do not count. Nor do inlined calls, which are part of the frame of
+/// their caller.
+///
+/// A deeper stack keeps its leaf end and its root end, which is a quarter of these frames. One frame
+/// between them, `[frames left out]`, stands for the others. So all memory of a recursion is below its
+/// root, and recursions of various depths share one stack. Only the leaf end is kept with less than 32
+/// frames, and of stacks of more than 16,384.
 pub fn set_stack_depth(frames: usize) -> usize {
     let before = stack::set_depth(frames);
     postmortem_file::note_sampling(sampler::rate() as u64, stack::depth() as u64);
@@ -374,9 +379,9 @@ pub struct LostEvents {
     /// unwound. Such code is generated, or in a library without unwind tables. Without glibc 2.35 or
     /// later, it may also be in a library that was loaded after the start. Totals are right.
     pub cut_stacks: u64,
-    /// Events recorded with a stack that lacks its outer frames, because it is deeper than
-    /// [`set_stack_depth`] allows, or than the 32 frames of an entry of a [custom profile](Profile::new). Totals are
-    /// right.
+    /// Events recorded with a stack that lacks frames between its ends, or its outer frames, because it is deeper
+    /// than [`set_stack_depth`] allows, or than the 32 frames of an entry of a [custom profile](Profile::new). Totals
+    /// are right.
     pub shortened_stacks: u64,
     /// Sampled allocations whose free goes unnoticed, because there was no memory to track them.
     /// Profiles count them as allocated, but not as in use.

@@ -13,7 +13,7 @@ use std::hint::black_box;
 
 use plimsoll::profile::{self, Format};
 use plimsoll::{heap_stats, size_class};
-use pprof::{Profile, Values};
+use pprof::{Profile, Values, is_thread_entry};
 
 #[inline(never)]
 fn boxes(count: usize) -> Vec<Box<dyn Any>> {
@@ -257,9 +257,9 @@ fn down(levels: usize) -> Vec<u8> {
     }
 }
 
-/// The profile keeps the leaf end of a stack, in exactly as many frames as requested.
+/// The profile keeps both ends of a stack, in exactly as many frames as requested, and of few frames the leaf end.
 fn depths() {
-    for depth in [1, 2, 10, 127, 128, 129, 1023, 1024, 5000, 0] {
+    for depth in [1, 2, 10, 31, 32, 127, 128, 129, 1023, 1024, 5000, 0] {
         let before = profile::set_stack_depth(depth);
         assert!(before <= 1024);
         let kept = down(2000);
@@ -277,10 +277,17 @@ fn depths() {
             assert_eq!(names, ["[no stack]"]);
         } else {
             assert_eq!(deepest[0].location_id.len(), depth.min(1024), "{names:?}");
+            let inner = depth.min(1024) - depth.min(1024) / 4 - 1;
+            let (leaf, outer) = match depth {
+                ..32 => (&names[..], &[][..]),
+                _ => names.split_at(inner),
+            };
             assert!(
-                names.iter().all(|name| name.ends_with("::down")),
+                leaf.iter().all(|name| name.ends_with("::down")),
                 "{names:?}"
             );
+            assert_eq!(depth >= 32, outer.first() == Some(&"[frames left out]"));
+            assert!(outer.last().is_none_or(|name| is_thread_entry(name)));
         }
         drop(kept);
     }
@@ -289,6 +296,58 @@ fn depths() {
 #[test]
 fn stacks_have_the_requested_depth() {
     child::run("stacks_have_the_requested_depth", "heap_rate=1", depths);
+}
+
+#[inline(never)]
+fn begins(levels: usize) -> Vec<u8> {
+    black_box(down(levels))
+}
+
+/// Recursions of about 5,000 frames, each of another number, have one stack, which ends at the root.
+fn recursions_have_one_root() {
+    let recurses = || -> Vec<_> { (0..50).map(|more| begins(5000 + more)).collect() };
+    let thread = std::thread::Builder::new().stack_size(64 << 20);
+    let kept = thread.spawn(recurses).unwrap().join().unwrap();
+    let profile = Profile::of("heap");
+    let size = size_class::counted_size(19_500) as i64;
+    let samples = profile.sample.iter();
+    let samples: Vec<_> = samples
+        .filter(|sample| profile.number(sample, "bytes") == Some(size))
+        .collect();
+    assert_eq!(samples.len(), 1);
+    assert_eq!(samples[0].value[3], 50 * size);
+    let names = profile.names(samples[0]);
+    assert!(
+        names.iter().any(|name| name.ends_with("::begins")),
+        "{names:?}"
+    );
+    assert!(is_thread_entry(names.last().unwrap()), "{names:?}");
+    let text = all_text();
+    let record = text
+        .split("\n\n")
+        .find(|record| record.contains("::begins+"));
+    let record = record.expect("a record of the recursion");
+    assert!(record.contains("\t[frames left out]+0x0\t:0\n"), "{record}");
+    let record = profile::lookup("heap").unwrap().snapshot();
+    let mut stacks = record.records().map(|record| record.stack());
+    let deep = stacks
+        .find(|stack| stack.len() > 128)
+        .expect("a deep stack");
+    let frames = profile::frames(deep, profile::Detail::Names);
+    let left_out = |frame: &profile::Frame| frame.function.as_deref() == Some("[frames left out]");
+    assert_eq!(frames.iter().filter(|frame| left_out(frame)).count(), 1);
+    assert_eq!(profile::lost_events().cut_stacks, 0);
+    assert!(profile::lost_events().shortened_stacks >= 50);
+    drop(kept);
+}
+
+#[test]
+fn recursions_of_any_depth_have_one_stack_with_their_root() {
+    child::run(
+        "recursions_of_any_depth_have_one_stack_with_their_root",
+        "heap_rate=1",
+        recursions_have_one_root,
+    );
 }
 
 fn all_text() -> String {

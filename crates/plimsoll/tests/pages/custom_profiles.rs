@@ -139,7 +139,13 @@ fn frames_are_skipped_and_no_more_than_32_kept() {
     for skip in [0, 1, 7, 60] {
         let (frames, all) = names(deep(skipping, skip, 120));
         assert_eq!(frames, 32);
-        assert!(all.iter().all(|name| name.ends_with("deep")), "{all:?}");
+        let (leaf, outer) = all.split_at(23);
+        assert!(leaf.iter().all(|name| name.ends_with("deep")), "{all:?}");
+        assert_eq!(outer[0], "[frames left out]");
+        assert!(
+            outer[1..].iter().all(|name| !name.ends_with("deep")),
+            "{all:?}"
+        );
     }
     // As in Go, a single frame stands for the missing stack.
     for skip in [200, 2000, usize::MAX] {

@@ -60,7 +60,11 @@ fn parse_record(text: &str) -> Record {
         if let Some(count) = line.strip_prefix("...") {
             let count = count.strip_suffix(" frames elided...").expect(line);
             assert!(record.elided.is_none() && record.functions.len() == 50);
-            record.elided = Some(count.parse().expect(line));
+            record.elided = match count {
+                // The frames of which the walk kept none, as well.
+                "additional" => Some(usize::MAX),
+                count => Some(count.parse().expect(line)),
+            };
             continue;
         }
         if line.starts_with("\tgoroutine running on other thread; stack unavailable [") {
@@ -196,19 +200,23 @@ fn frames_of_the_wait_itself_are_hidden() {
 
 #[test]
 fn both_ends_of_a_deep_stack_are_shown() {
-    let (over, thread) = waiter("is deep", 400);
-    let record = record_of("is deep");
-    assert_eq!(record.functions.len(), 100);
-    assert!(
-        record.elided.is_some_and(|elided| elided > 300),
-        "{record:?}"
-    );
-    assert!(record.functions[0].contains("recv"));
-    assert!(
-        record.functions[99].contains("start_thread") || is_thread_entry(&record.functions[99])
-    );
-    drop(over);
-    thread.join().unwrap();
+    // The latter is deeper than the frames that are kept.
+    for (name, levels) in [("is deep", 400), ("is deeper", 3000)] {
+        let (over, thread) = waiter(name, levels);
+        let record = record_of(name);
+        assert_eq!(record.functions.len(), 100);
+        assert!(
+            record.elided.is_some_and(|elided| elided > 300),
+            "{record:?}"
+        );
+        assert_eq!(record.elided == Some(usize::MAX), levels > 1024);
+        assert!(record.functions[0].contains("recv"));
+        assert!(
+            record.functions[99].contains("start_thread") || is_thread_entry(&record.functions[99])
+        );
+        drop(over);
+        thread.join().unwrap();
+    }
 }
 
 #[test]

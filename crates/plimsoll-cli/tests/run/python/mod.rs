@@ -188,6 +188,67 @@ fn each_function_of_python_has_the_memory_that_it_allocates() {
     }
 }
 
+/// Recursions of various depths, in functions of Python alone and through the interpreter's code, which takes native
+/// frames.
+const RECURSIONS: &str = r#"
+import functools
+
+kept = []
+
+def deep(levels):
+    return deep(levels - 1) if levels else bytearray(100 * 10_000)
+
+def through_native(levels):
+    called = functools.partial(through_native, levels - 1)
+    return list(map(lambda _: called(), [0]))[0] if levels else bytearray(200 * 10_000)
+
+def main():
+    for more in range(10):
+        kept.append(deep(900 + more))
+        kept.append(through_native(150 + more))
+
+main()
+print(len(kept))
+"#;
+
+#[test]
+fn a_deep_recursion_of_python_is_under_its_root() {
+    for python in pythons() {
+        let stacks = Script::new("recursions", RECURSIONS).run_sampled(&python);
+        let stacks = stacks.iter().filter(|(_, bytes)| *bytes >= 1_000_000);
+        let of = |function: &str| -> Vec<_> {
+            let stacks = stacks.clone();
+            stacks
+                .filter(|(stack, _)| stack.contains(function))
+                .collect()
+        };
+        let context = python.display();
+        let (name, root) = ("deep (recursions.py);", "main (recursions.py);deep (");
+        let (deep, native) = (of(name), of("through_native (recursions.py);"));
+        let bytes = |stacks: &[&(String, u64)]| stacks.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        assert!(bytes(&deep) >= 10_000_000, "{context}: {deep:?}");
+        assert_eq!(deep.len(), 1, "{context}: of any depth");
+        assert!(bytes(&native) >= 20_000_000, "{context}: {native:?}");
+        for (stack, _) in deep {
+            assert!(
+                stack.contains(&format!("<module> (recursions.py);{root}")),
+                "{stack}"
+            );
+            assert_eq!(stack.matches("[frames left out];").count(), 1, "{stack}");
+            let leaf = stack.split(";[frames left out];").nth(1);
+            assert!(
+                leaf.is_some_and(|leaf| leaf.starts_with(&name.repeat(3))),
+                "{stack}"
+            );
+            assert!(stack.split(';').count() <= 129);
+        }
+        for (stack, _) in native {
+            assert!(stack.contains("<module> (recursions.py);main ("), "{stack}");
+            assert!(stack.split(';').count() <= 129);
+        }
+    }
+}
+
 #[test]
 fn lines_of_python_are_those_of_the_calls() {
     for python in pythons() {

@@ -1,5 +1,8 @@
 //! Reads the frames of a thread, and what they execute.
 
+use plimsoll_sys::deep_stacks::{LEFT_OUT, Limit};
+use plimsoll_unwind::walk::{End, Frames};
+
 use super::Python;
 use super::layout::{Innermost, Instruction};
 use super::lines;
@@ -13,15 +16,23 @@ const FIRST_WITHOUT_FUNCTION: u8 = 3;
 /// The maximum number of frames and records that are read. A chain that leads back into itself ends there.
 const MAX_STEPS: usize = 8192;
 
-/// Fills the buffers. Returns the numbers of functions, at most `limit`, and of executions.
+/// The contents of the buffers.
+pub(super) struct Counts {
+    pub(super) functions: usize,
+    pub(super) executions: usize,
+    /// Whether the functions include the outermost one.
+    pub(super) is_complete: bool,
+}
+
+/// Fills the buffers with functions within `limit`.
 pub(super) fn read<M: Memory>(
     python: &Python,
     reader: &mut M,
     thread: usize,
     buffers: &mut Buffers,
-    limit: usize,
+    limit: Limit,
     may_keep: &mut dyn FnMut() -> bool,
-) -> (usize, usize) {
+) -> Counts {
     let mut read = Read {
         python,
         reader,
@@ -32,16 +43,20 @@ pub(super) fn read<M: Memory>(
         executions: 0,
         steps: 0,
     };
-    // Whatever was read until the chain could not be followed is complete.
-    let _ = read.all(thread);
-    (read.functions, read.executions)
+    let is_complete = read.all(thread).is_some();
+    read.finish(is_complete);
+    Counts {
+        functions: read.functions,
+        executions: read.executions,
+        is_complete,
+    }
 }
 
 struct Read<'a, M> {
     python: &'a Python,
     reader: &'a mut M,
     buffers: &'a mut Buffers,
-    limit: usize,
+    limit: Limit,
     may_keep: &'a mut dyn FnMut() -> bool,
     functions: usize,
     executions: usize,
@@ -143,16 +158,60 @@ impl<M: Memory> Read<'_, M> {
         Some(())
     }
 
-    /// Adds the function of a frame. A frame whose function cannot be read is left out.
+    /// Adds the function of a frame. A frame whose function cannot be read is left out. Beyond the limit, the frame
+    /// stands for its function until it is known to be among the outermost.
     fn function(&mut self, frame: usize) -> Option<()> {
-        if self.functions == self.limit {
-            return None;
-        }
-        if let Some(address) = self.address(frame) {
-            *self.buffers.functions.get_mut(self.functions)? = address;
+        let added = match self.functions < self.limit.frames {
+            true => self.address(frame),
+            false => Some(frame),
+        };
+        if let Some(added) = added {
+            let functions = self.functions;
+            *self.kept().place(functions)? = added;
             self.functions += 1;
         }
         Some(())
+    }
+
+    fn kept(&mut self) -> Frames<'_> {
+        let Buffers {
+            functions, ring, ..
+        } = &mut *self.buffers;
+        Frames::new(
+            &mut functions[..self.limit.frames],
+            &mut ring[..self.limit.root],
+        )
+    }
+
+    /// Leaves out functions, if there are more than the limit.
+    fn finish(&mut self, is_complete: bool) {
+        let Limit { frames, root } = self.limit;
+        let all = self.functions;
+        let beyond = all.saturating_sub(frames);
+        if beyond == 0 {
+            return;
+        }
+        let end = if is_complete {
+            End::Outermost
+        } else {
+            End::Lost
+        };
+        self.functions = self.kept().finish(all, end).frames;
+        if is_complete {
+            for at in frames - beyond.min(root)..frames {
+                let frame = self.buffers.functions[at];
+                self.buffers.functions[at] = self.address(frame).unwrap_or(LEFT_OUT);
+            }
+        }
+        // The frame that stands for those left out belongs to the execution of the first of them.
+        let innermost = frames - root;
+        for execution in &mut self.buffers.executions[..self.executions] {
+            let before = execution.functions;
+            execution.functions = match is_complete {
+                true => before.min(innermost).max(before.saturating_sub(beyond)),
+                false => before.min(frames),
+            };
+        }
     }
 
     /// Returns the address that stands for a frame.

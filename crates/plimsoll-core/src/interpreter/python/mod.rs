@@ -22,11 +22,13 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use plimsoll_sys::deep_stacks::Limit;
 use plimsoll_sys::os::files;
 use plimsoll_sys::os::loader;
 
 use super::memory::{Memory, Reader};
 use super::merge::Buffers;
+use frames::Counts;
 use layout::Layout;
 
 pub use states::OtherThreads;
@@ -52,6 +54,8 @@ static FOUND: OnceLock<Python> = OnceLock::new();
 pub(super) struct Found {
     pub(super) functions: usize,
     pub(super) executions: usize,
+    /// Whether the functions include the outermost one.
+    pub(super) is_complete: bool,
     /// The loop's code, if executions have no position.
     pub(super) loop_code: Option<Range<usize>>,
     /// Code that is left out between functions.
@@ -138,9 +142,9 @@ fn version(reader: &mut Reader, symbol: impl Fn(&CStr) -> Option<usize>) -> Opti
         .or_else(|| symbol(c"PyObject_GC_IsTracked").map(|_| 9))
 }
 
-/// Reads the functions of the calling thread, at most `limit`, innermost first; `None` if it executes
-/// none. For hooks.
-pub(super) fn read(buffers: &mut Buffers, limit: usize) -> Option<Found> {
+/// Reads the functions of the calling thread within `limit`, innermost first; `None` if it executes none.
+/// For hooks.
+pub(super) fn read(buffers: &mut Buffers, limit: Limit) -> Option<Found> {
     let python = FOUND.get()?;
     let mut reader = Reader::new();
     let thread = thread::state(&python.layout, &mut reader)?;
@@ -154,7 +158,7 @@ pub(super) fn read_blocked(
     threads: &mut OtherThreads,
     thread: i32,
     buffers: &mut Buffers,
-    limit: usize,
+    limit: Limit,
     is_unmoved: &mut dyn FnMut() -> bool,
 ) -> Option<Found> {
     let python = FOUND.get()?;
@@ -165,10 +169,11 @@ pub(super) fn read_blocked(
 }
 
 impl Python {
-    fn found(&self, (functions, executions): (usize, usize)) -> Option<Found> {
-        (functions > 0).then(|| Found {
-            functions,
-            executions,
+    fn found(&self, counts: Counts) -> Option<Found> {
+        (counts.functions > 0).then(|| Found {
+            functions: counts.functions,
+            executions: counts.executions,
+            is_complete: counts.is_complete,
             loop_code: self.loop_code.clone(),
             hidden_code: self.own_code.clone(),
         })

@@ -1,14 +1,16 @@
 //! Stacks with the functions of an interpreter, while there is one in the process.
 
+use plimsoll_sys::deep_stacks::Limit;
 use plimsoll_sys::primitives::Ordering;
 use plimsoll_unwind::registers::{Registers, Start};
-use plimsoll_unwind::unwind_tables::{self, End, Walk};
+use plimsoll_unwind::unwind_tables;
+use plimsoll_unwind::walk::{Frames, Walk};
 
 use super::{
     MODULES, NOT_WALKED, Scratch, Slot, Unwinder, count_if_cut, pool, take_slot, unwinder,
 };
 use crate::internal_scope;
-use crate::interpreter::{self, Buffers};
+use crate::interpreter::{self, Buffers, Native};
 use crate::stack::unknown_code;
 
 /// Looks for an interpreter among the loaded objects, and prepares the slots for its frames. Allocates
@@ -26,15 +28,15 @@ pub fn find_interpreter() {
 }
 
 /// Calls `use_stack` with the stack of a recorded event, completed by functions of the interpreter. Gives
-/// `use_stack` back if there is no interpreter. If `first` is not 0, it is the first frame, and `start`
-/// its registers.
+/// `use_stack` back if there is no interpreter, and for a deep stack without its functions. If `first` is
+/// not 0, it is the first frame, and `start` its registers.
 pub(super) fn with_functions<R, F: FnOnce(&[usize]) -> R>(
     start: Start,
     first: usize,
-    limit: usize,
+    limit: Limit,
     use_stack: F,
 ) -> Result<R, F> {
-    if !interpreter::is_observed() || unwinder() == Unwinder::None || limit == 0 {
+    if !interpreter::is_observed() || unwinder() == Unwinder::None || limit.frames == 0 {
         return Err(use_stack);
     }
     let Some(slot) = take_slot() else {
@@ -44,13 +46,14 @@ pub(super) fn with_functions<R, F: FnOnce(&[usize]) -> R>(
     let scratch = unsafe { &mut *slot.scratch.get() };
     // SAFETY: the same; a non-null pointer refers to buffers that are never freed.
     let buffers = unsafe { slot.interpreted.load(Ordering::Acquire).as_mut() };
-    let result = match buffers {
-        Some(buffers) if !MODULES.load(Ordering::Acquire).is_null() => {
-            let walk = slot.merge(start, first, limit, scratch, buffers);
+    let buffers = buffers.filter(|_| !MODULES.load(Ordering::Acquire).is_null());
+    let walk = buffers.and_then(|buffers| slot.merge(start, first, limit, scratch, buffers));
+    let result = match walk {
+        Some(walk) => {
             count_if_cut(walk.end, walk.frames);
             Ok(use_stack(&scratch.frames[..walk.frames]))
         }
-        _ => Err(use_stack),
+        None => Err(use_stack),
     };
     slot.owner.store(0, Ordering::Release);
     result
@@ -71,42 +74,45 @@ impl Slot {
     ///
     /// # Safety
     /// No other thread uses this slot.
-    pub unsafe fn capture_interrupted_functions(&self, at: Registers, limit: usize) -> Walk {
+    pub unsafe fn capture_interrupted_functions(&self, at: Registers, limit: Limit) -> Walk {
         // SAFETY: no other thread uses this slot, by this function's contract. A non-null pointer refers
         // to buffers that are never freed.
         let buffers = unsafe { self.interpreted.load(Ordering::Acquire).as_mut() };
-        let Some(buffers) = buffers.filter(|_| !MODULES.load(Ordering::Acquire).is_null()) else {
-            // SAFETY: the same contract.
-            return unsafe { self.capture_interrupted(at, limit) };
-        };
-        // SAFETY: no other thread uses this slot, by this function's contract.
-        let scratch = unsafe { &mut *self.scratch.get() };
-        // One past the instruction, like the return address of a call.
-        let first = at.instruction as usize + 1;
-        self.merge(Start::Here(at), first, limit, scratch, buffers)
+        let walk = buffers
+            .filter(|_| !MODULES.load(Ordering::Acquire).is_null())
+            .and_then(|buffers| {
+                // SAFETY: no other thread uses this slot, by this function's contract.
+                let scratch = unsafe { &mut *self.scratch.get() };
+                // One past the instruction, like the return address of a call.
+                let first = at.instruction as usize + 1;
+                self.merge(Start::Here(at), first, limit, scratch, buffers)
+            });
+        // SAFETY: the same contract.
+        walk.unwrap_or_else(|| unsafe { self.capture_interrupted(at, limit) })
     }
 
-    /// Fills the frames in `scratch`, at most `limit`.
+    /// Fills the frames in `scratch`. Returns `None` for a stack without functions that is deeper than the limit.
     fn merge(
         &self,
         start: Start,
         first: usize,
-        limit: usize,
+        limit: Limit,
         scratch: &mut Scratch,
         buffers: &mut Buffers,
-    ) -> Walk {
+    ) -> Option<Walk> {
         let Scratch {
             context,
             trail,
             frames,
+            ..
         } = scratch;
         let positions = buffers.positions();
         // Most native frames belong to the interpreter, and are replaced or hidden.
-        let most = frames.len().min(positions.len()).min(2 * limit);
+        let most = frames.len().min(positions.len()).min(2 * limit.frames);
         let begun = usize::from(first != 0);
         (frames[0], positions[0]) = (first, start.registers().stack as usize);
         let walk = self.with_list(|list| {
-            let frames = &mut frames[begun..most];
+            let frames = Frames::leaf_end(&mut frames[begun..most]);
             unwind_tables::walk_with_positions(
                 start,
                 list,
@@ -122,18 +128,22 @@ impl Slot {
         if let Some(address) = trail.unknown_code() {
             unknown_code::met_at(address);
         }
-        let native = &frames[..begun + walk.frames];
-        let whole = walk.end == End::Outermost;
-        let count = match interpreter::merge(native, buffers, whole, limit) {
-            Some(merged) => {
-                frames[..merged.len()].copy_from_slice(merged);
-                merged.len()
-            }
-            None => native.len().min(limit),
+        let native = Native {
+            frames: &frames[..begun + walk.frames],
+            end: walk.end,
         };
-        Walk {
-            frames: count,
-            ..walk
+        match interpreter::merge(native, buffers, limit) {
+            Some((merged, end)) => {
+                frames[..merged.len()].copy_from_slice(merged);
+                Some(Walk {
+                    frames: merged.len(),
+                    end,
+                })
+            }
+            None => {
+                let frames = native.frames.len();
+                (frames <= limit.frames).then_some(Walk { frames, ..walk })
+            }
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Walks through generated code: with frame records, without them, and with other values in the frame
 //! pointer. The machine code is for x86-64. On other processors, the tests are skipped.
 
-use super::super::{Context, Walk, walk};
+use super::super::{Context, walk};
 use super::*;
 use crate::modules::ModuleList;
 use crate::registers::Start;
+use crate::walk::{Frames, Walk};
 use crate::walk_cache::Trail;
 
 /// `push rbp; mov rbp, rsp; call rdi; pop rbp; ret`: calls a function without arguments.
@@ -62,7 +63,13 @@ extern "C" fn walk_here() {
     let (mut context, mut trail) = (Context::new_in(), Trail::new());
     let mut frames = vec![0; 128];
     let start = Start::Here(Registers::here());
-    let end = walk(start, &modules, &mut context, &mut trail, &mut frames);
+    let end = walk(
+        start,
+        &modules,
+        &mut context,
+        &mut trail,
+        Frames::leaf_end(&mut frames),
+    );
     frames.truncate(end.frames);
     FOUND.set(Some((frames, end)));
 }

@@ -13,6 +13,7 @@ use crate::memory;
 use crate::modules::{Lookup, ModuleList};
 use crate::registers::{Registers, Start};
 use crate::rules::Key;
+use crate::walk::Frames;
 
 /// `_Unwind_Backtrace`: calls the function for each frame until the result is not 0.
 type Backtrace =
@@ -87,7 +88,7 @@ extern "C" fn capture(_: *mut c_void, capture: *mut c_void) -> c_int {
             &mut memory,
             modules,
             &mut context,
-            &mut frames,
+            Frames::leaf_end(&mut frames),
             |_, _| {},
         )
     } else {
@@ -96,7 +97,7 @@ extern "C" fn capture(_: *mut c_void, capture: *mut c_void) -> c_int {
             modules,
             &mut context,
             &mut trail,
-            &mut frames,
+            Frames::leaf_end(&mut frames),
         )
     };
     capture.frames = frames[..walk.frames].to_vec();

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll::profile::{self, cpu};
-use plimsoll_testkit::child;
+use plimsoll_testkit::{child, pprof::is_thread_entry};
 
 use super::{burns_here, cpu_of, decoded, in_some_attempt, is_cpu, record, through};
 
@@ -135,16 +135,34 @@ fn descends(depth: u32) -> u64 {
 }
 
 #[test]
-fn deep_stacks_are_cut_at_the_depth() {
-    child::run("deep_stacks_are_cut_at_the_depth", "stack_depth=40", || {
-        let _plimsoll = plimsoll::start();
-        in_some_attempt(|| {
-            let profile = record(|| assert_eq!(descends(5_000), 5_000));
-            let depths = profile.sample.iter().map(|sample| sample.location_id.len());
-            let deepest = depths.max();
-            assert!(deepest <= Some(40), "{deepest:?}");
-            let sampled = cpu_of(through(&profile, "descends"));
-            deepest == Some(40) && is_cpu(sampled, 60_000_000, 1)
-        });
-    });
+fn deep_stacks_have_both_ends_within_the_depth() {
+    child::run(
+        "deep_stacks_have_both_ends_within_the_depth",
+        "stack_depth=40",
+        || {
+            let _plimsoll = plimsoll::start();
+            in_some_attempt(|| {
+                let profile = record(|| assert_eq!(descends(5_000), 5_000));
+                let depths = profile.sample.iter().map(|sample| sample.location_id.len());
+                let deepest = depths.max();
+                assert!(deepest <= Some(40), "{deepest:?}");
+                let deep = profile
+                    .sample
+                    .iter()
+                    .filter(|sample| sample.location_id.len() == 40);
+                for names in deep.map(|sample| profile.names(sample)) {
+                    assert_eq!(
+                        names
+                            .iter()
+                            .filter(|&&name| name == "[frames left out]")
+                            .count(),
+                        1
+                    );
+                    assert!(is_thread_entry(names.last().unwrap()), "{names:?}");
+                }
+                let sampled = cpu_of(through(&profile, "descends"));
+                deepest == Some(40) && is_cpu(sampled, 60_000_000, 1)
+            });
+        },
+    );
 }

@@ -70,10 +70,15 @@ fn python(layout: Layout) -> Python {
 
 /// Reads the frames, and returns the names of functions and the executions.
 fn read_all(python: &Python, thread: usize, limit: usize) -> (Vec<String>, Vec<Execution>) {
+    read_both_ends(python, thread, Limit::leaf_end(limit))
+}
+
+/// Does the same with a limit that includes functions at the root end. Functions that are left out have no name.
+fn read_both_ends(python: &Python, thread: usize, limit: Limit) -> (Vec<String>, Vec<Execution>) {
     reserve_alone();
     let mut buffers = Buffers::new();
     let mut reader = Reader::new();
-    let (functions, executions) = read(
+    let counts = read(
         python,
         &mut reader,
         thread,
@@ -81,9 +86,13 @@ fn read_all(python: &Python, thread: usize, limit: usize) -> (Vec<String>, Vec<E
         limit,
         &mut || true,
     );
-    let named = |&address: &usize| describe(address, |frame| frame.name.to_owned()).unwrap();
-    let names = buffers.functions[..functions].iter().map(named);
-    (names.collect(), buffers.executions[..executions].to_vec())
+    let named = |&address: &usize| describe(address, |frame| frame.name.to_owned());
+    let names = buffers.functions[..counts.functions].iter().map(named);
+    let names = names.map(Option::unwrap_or_default);
+    (
+        names.collect(),
+        buffers.executions[..counts.executions].to_vec(),
+    )
 }
 
 fn positions(executions: &[Execution]) -> Vec<(usize, usize)> {
@@ -131,6 +140,55 @@ fn functions_belong_to_the_execution_whose_record_follows() {
     let (names, executions) = read_all(&python, thread, 2);
     assert_eq!(names, ["inner", "middle"], "at most two");
     assert_eq!(positions(&executions), [(record(2), 2)]);
+}
+
+#[test]
+fn a_deep_recursion_keeps_its_outermost_functions() {
+    const FRAMES: usize = 150;
+    let (python, mut memory, thread) = of_3_12();
+    let layout = &python.layout;
+    let [inner, middle, outer] = [0x1000, 0x1400, 0x1800].map(|at| memory.address(at));
+    let frame = |number: usize| match number {
+        0 => 0x100,
+        _ => 0x2000 + FRAME * number,
+    };
+    let records = [3, 100, FRAMES - 1];
+    for number in 0..FRAMES {
+        let code = match number {
+            0 => inner,
+            _ if number == FRAMES - 2 => outer,
+            _ => middle,
+        };
+        let previous = match number + 1 {
+            FRAMES => 0,
+            next => memory.address(frame(next)),
+        };
+        let is_record = records.contains(&number);
+        let owner = if is_record { FIRST_WITHOUT_FUNCTION } else { 0 };
+        memory.set(frame(number) + layout.frame.code, code);
+        memory.set(frame(number) + layout.frame.previous, previous);
+        memory.set_byte(frame(number) + layout.frame.owner, owner);
+    }
+    let kept = |frames, root| {
+        let (names, executions) = read_both_ends(&python, thread, Limit { frames, root });
+        let functions = executions.iter().map(|execution| execution.functions);
+        (names.join(" "), functions.collect::<Vec<_>>())
+    };
+    let both = "inner middle middle middle middle  middle outer".to_owned();
+    assert_eq!(kept(8, 2), (both, vec![3, 6, 8]));
+    let leaf = "inner middle middle middle".to_owned();
+    assert_eq!(kept(4, 0), (leaf, vec![3]));
+    let (names, functions) = kept(FRAMES - 3, 30);
+    assert!(names.ends_with("middle middle outer") && !names.contains("  "));
+    assert_eq!(functions, [3, 99, FRAMES - 3]);
+    // The chain leads back into itself.
+    memory.set(
+        frame(120) + layout.frame.previous,
+        memory.address(frame(110)),
+    );
+    let (names, functions) = read_both_ends(&python, thread, Limit { frames: 8, root: 2 });
+    assert_eq!(names[1..], ["middle"; 7]);
+    assert!(functions.iter().all(|execution| execution.functions <= 8));
 }
 
 /// Code that is compiled and freed in turn often gets the same memory, with its texts.

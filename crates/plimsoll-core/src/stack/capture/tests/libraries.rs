@@ -87,7 +87,8 @@ fn a_walk_that_meets_a_new_library_requests_a_refresh() {
     });
     unknown_code::take();
     let (mut context, mut trail, mut frames) = (Context::new_in(), Trail::new(), [0; 8]);
-    let (walk, remembered) = walk_by_tables(start, slot, &mut context, &mut trail, &mut frames);
+    let frames = Frames::leaf_end(&mut frames);
+    let (walk, remembered) = walk_by_tables(start, slot, &mut context, &mut trail, frames);
     assert_ne!(unknown_code::take(), 0);
     // The library has no tables, and the frame pointer leads nowhere.
     assert_eq!(walk.end, End::Lost);

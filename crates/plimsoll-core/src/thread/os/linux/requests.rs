@@ -17,6 +17,7 @@ use std::ffi::{c_int, c_void};
 use std::time::{Duration, Instant};
 
 use plimsoll_sys::arch::call_on_stack;
+use plimsoll_sys::deep_stacks::{Limit, kept};
 use plimsoll_sys::os::clock;
 use plimsoll_sys::os::fork::{Table, join};
 use plimsoll_sys::os::handler_stacks::HandlerStacks;
@@ -281,8 +282,8 @@ impl Asked {
         let count = request.frames.load(Ordering::Relaxed) as usize;
         let end = End::from_number(request.end.load(Ordering::Relaxed));
         // SAFETY: the handler is done, and no other thread takes the request before it is free.
-        let frames = unsafe { self.slot.captured(count.min(depth)) };
-        let result = (frames.into(), Extent::of(end));
+        let frames = unsafe { self.slot.captured(count) };
+        let result = (kept(frames, depth).collect(), Extent::of(end));
         self.phase()
             .store(self.generation | FREE, Ordering::Release);
         Ok(result)
@@ -435,7 +436,8 @@ impl Capture {
         // SAFETY: `this` is the `Capture` of the handler, which waits for this call.
         let this = unsafe { &mut *this.cast::<Self>() };
         let slot = &stack::slots_for_requests_made()[this.number];
+        let limit = Limit::new(stack::DEEPEST);
         // SAFETY: the request belongs to this handler until it is done.
-        this.walk = unsafe { slot.capture_interrupted_functions(this.at, stack::DEEPEST) };
+        this.walk = unsafe { slot.capture_interrupted_functions(this.at, limit) };
     }
 }
