@@ -56,7 +56,7 @@ pub mod word {
     pub const ENDED: usize = 19;
     /// Mean number of bytes between samples.
     pub const HEAP_RATE: usize = 20;
-    /// The maximum number of frames that are kept of a stack.
+    /// The maximum number of frames that are shown of a stack.
     pub const STACK_DEPTH: usize = 21;
     /// The size of the complete notes in bytes.
     pub const NOTES_USED: usize = 22;

@@ -197,7 +197,7 @@ pub fn put_lost(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
         ),
         (
             numbers.shortened_stacks,
-            "outer ends of stacks that are deeper than 128 frames",
+            "frames of stacks that are deeper than 128 frames",
         ),
     ];
     let lost = lost.into_iter().filter(|&(number, _)| number != 0);

@@ -119,7 +119,7 @@ pub(super) const WORDS: [Word; 23] = [
     ),
     word(
         "stack_depth",
-        "maximum number of frames of a stack, 0 to 1024",
+        "maximum number of frames of a stack, 0 to 1024; a deeper stack keeps both ends, or with less than 32 frames the leaf end",
         "128",
     ),
     word(
