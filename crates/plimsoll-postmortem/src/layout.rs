@@ -260,7 +260,8 @@ words! {
         mapping_ranges,
         /// The index of the number of ranges that were unmapped.
         mapping_ranges_gone,
-        /// The size of a stack's header. Its return addresses follow as words.
+        /// The size of a stack's header. Its return addresses follow as words; 1 stands for frames that are
+        /// left out.
         stack_bytes,
         /// Offset in a stack: the number of its return addresses, a half word.
         stack_length,
