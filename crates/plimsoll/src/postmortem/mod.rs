@@ -29,7 +29,6 @@
 mod stray;
 
 use std::cell::UnsafeCell;
-use std::path::PathBuf;
 
 use plimsoll_postmortem::layout::{note, word};
 use plimsoll_symbolize::{Detail, Mapping};
@@ -82,7 +81,7 @@ pub(crate) fn prepare() {
     postmortem_file::on_stray(stray::leave);
     postmortem_file::mark_owner();
     note_early(header);
-    let program = files::read_link("/proc/self/exe").unwrap_or_else(|_| PathBuf::new());
+    let program = files::program().unwrap_or_default();
     notes::program(&program);
     note_new_modules();
     // SAFETY: `note_end` has the right type and lives as long as the program.

@@ -8,7 +8,6 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -293,22 +292,9 @@ pub(super) fn allocator() -> &'static str {
 /// The path of the program, once it is needed: the system takes longer to find it than to read most numbers.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Returns the path of the program's file; empty if it is unknown. Children of forks inherit it.
+/// Returns the path of the program, as it was executed; empty if it is unknown. Children of forks inherit it.
 pub(super) fn program() -> &'static Path {
-    PROGRAM.get_or_init(|| {
-        let file = files::read_link("/proc/self/exe").unwrap_or_default();
-        executed_as(&file).unwrap_or(file)
-    })
-}
-
-/// Returns the path by which the program was executed, without links, if that is another name of its file: the kernel may
-/// state any name of a file with several.
-fn executed_as(file: &Path) -> Option<PathBuf> {
-    let executed = files::resolve(roll::executed_path()?).ok()?;
-    let [one, other] = [&executed, file].map(|path| path.metadata().ok());
-    let (one, other) = (one?, other?);
-    let is_same = (one.dev(), one.ino()) == (other.dev(), other.ino());
-    (is_same && executed != file).then_some(executed)
+    PROGRAM.get_or_init(|| files::program().unwrap_or_default())
 }
 
 // Not inlined, so that its memory on the stack is free again while the profiles are encoded: each page of it

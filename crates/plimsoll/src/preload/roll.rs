@@ -7,7 +7,6 @@
 //! The command creates the file `roll` with all of its memory, since a store to a hole of a full file system would raise
 //! SIGBUS. The first entry's place has the number of entries that were taken, which may exceed the capacity.
 
-use std::ffi::{CStr, OsStr, c_char};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -17,7 +16,7 @@ use std::path::Path;
 
 use plimsoll_sys::os::region;
 use plimsoll_sys::os::syscall::call;
-use plimsoll_sys::os::{filter, pid_namespace, process_id};
+use plimsoll_sys::os::{files, filter, pid_namespace, process_id};
 use plimsoll_sys::primitives::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// The name of the file in the directory for reports.
@@ -81,21 +80,10 @@ static HAS_OTHERS: AtomicBool = AtomicBool::new(false);
 pub(super) fn open(directory: &Path) {
     NAMESPACE.store(pid_namespace(), Ordering::Relaxed);
     if map(&directory.join(NAME)).is_ok() {
-        let path = executed_path().map_or(&[][..], |path| path.as_os_str().as_bytes());
+        let path = files::executed_path().map_or(&[][..], |path| path.as_os_str().as_bytes());
         let at = enter(process_id(), namespace(), path, State::Begun, 0);
         OWN.store(at, Ordering::Relaxed);
     }
-}
-
-/// Returns the path by which the program was executed; `None` if the kernel does not state it.
-pub(super) fn executed_path() -> Option<&'static Path> {
-    // SAFETY: the call takes a number, and returns 0 or the address of a C string that is never freed.
-    let path = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
-    (!path.is_null()).then(|| {
-        // SAFETY: as above.
-        let path = unsafe { CStr::from_ptr(path) };
-        Path::new(OsStr::from_bytes(path.to_bytes()))
-    })
 }
 
 /// Maps the file, whose size states its number of places.

@@ -1,11 +1,12 @@
 //! Files that Plimsoll reads, in `/proc` and elsewhere, unless a system call filter forbids that. All but
 //! [`read_into`] allocate, and are not for hooks.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr, c_char};
 use std::fs::{self, File, ReadDir};
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::filter;
@@ -95,4 +96,41 @@ pub fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     #[cfg(target_arch = "x86_64")]
     filter::check(&[(libc::SYS_readlink, "readlink")])?;
     fs::read_link(path)
+}
+
+/// Returns the path by which the program was executed; `None` if the kernel does not state it.
+pub fn executed_path() -> Option<&'static Path> {
+    // SAFETY: the call takes a number, and returns 0 or the address of a C string that is never freed.
+    let path = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
+    (!path.is_null()).then(|| {
+        // SAFETY: as above.
+        let path = unsafe { CStr::from_ptr(path) };
+        Path::new(OsStr::from_bytes(path.to_bytes()))
+    })
+}
+
+/// Returns the path of the calling process's program: absolute, with the name by which it was executed, whether that is a
+/// link or one of several names of the file. A program that was executed by a descriptor, or that is executed by its
+/// script, has the name that the kernel states.
+///
+/// # Errors
+/// As [`open`].
+pub fn program() -> io::Result<PathBuf> {
+    let file = read_link("/proc/self/exe")?;
+    Ok(executed_name(&file).unwrap_or(file))
+}
+
+fn executed_name(file: &Path) -> Option<PathBuf> {
+    let path = executed_path()?;
+    let directory = match path.parent()? {
+        current if current.as_os_str().is_empty() => Path::new("."),
+        directory => directory,
+    };
+    // Links are resolved up to the name. Names in `/proc`, such as `exe`, are none of the program's.
+    let directory = resolve(directory).ok()?;
+    let executed = directory.join(path.file_name()?);
+    let [one, other] = [&executed, file].map(|path| path.metadata().ok());
+    let (one, other) = (one?, other?);
+    let is_same = (one.dev(), one.ino()) == (other.dev(), other.ino());
+    (is_same && !directory.starts_with("/proc")).then_some(executed)
 }
