@@ -353,7 +353,10 @@ pub fn memory_has_owners() {
     let with = reconcile();
     explained(&with);
     near(in_use(&with) - in_use(&half), 0);
-    near(held(&with) - held(&half), 0);
+    // Except for pages that the allocator returns to the system meanwhile, as mimalloc does after a delay.
+    let resident = |of: &Reconciliation| of.kernel.as_ref().unwrap().resident as i64;
+    let returned = (resident(&half) - resident(&with)).max(0);
+    near(held(&with) - held(&half), -returned);
     drop(untouched);
     plimsoll::free_os_memory();
     let purged = reconcile();

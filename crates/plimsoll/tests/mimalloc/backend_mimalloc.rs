@@ -2,6 +2,7 @@
 
 use plimsoll_testkit::{child, pages, relations};
 use std::hint::black_box;
+use std::sync::Barrier;
 
 use plimsoll::stats::backend::MiMalloc;
 use plimsoll::stats::{self, Exactness, Pages};
@@ -93,8 +94,12 @@ fn touched_and_released_pages_match_the_systems_figures() {
 #[test]
 fn committed_does_not_drift() {
     tested("committed_does_not_drift", || {
+        // In each round, both threads have heaps at once: these take reserved memory.
+        let both = &*Box::leak(Box::new(Barrier::new(2)));
         let round = |seed: u64| {
             let fill = move |seed: u64| {
+                drop(black_box(vec![0_u8; 100]));
+                both.wait();
                 let mut random = seed + 1;
                 let mut kept: Vec<Vec<u8>> = vec![Vec::new(); 100];
                 for _ in 0..5000 {
