@@ -10,11 +10,12 @@
 use plimsoll_sys::os::probe;
 use plimsoll_sys::os::region::PAGE;
 
-use super::{End, Step, Walker};
+use super::{Step, Walker};
 use crate::arch;
 use crate::frame_heuristics::{FARTHEST, returns_to_file};
 use crate::memory::Memory;
 use crate::registers::Registers;
+use crate::walk::End;
 
 /// The maximum number of frame records up to code of a file.
 const MAX_RECORDS: usize = 512;

@@ -2,9 +2,10 @@
 
 use crate::memory::Memory;
 use crate::modules::LoadedObject;
+use crate::walk::End;
 use crate::walk_cache::Trail;
 
-use super::{End, Step, Walker, rule_of};
+use super::{Step, Walker, rule_of};
 
 impl<M: Memory> Walker<'_, M> {
     /// Steps to the caller of code in an object that was loaded after the list was made.
