@@ -62,7 +62,7 @@ pub fn start() -> Plimsoll {
 /// | `mutex_fraction` | one of this many releases of contended locks is recorded: `100`, `1` for all, `0` for none | `0` |
 /// | `out` | a directory for all profiles, written when the [`Plimsoll`] is dropped or the process exits; created at the start | none |
 /// | `out_on` | signals that also write the profiles of `out`, before they end the process: `sigterm`, `sigint`, `sigterm+sigint` or `off` | `off` |
-/// | `postmortem` | a file that keeps counts and heap profile if the process is killed, for `plimsoll report`; `%p` is the process number, `%n` its namespace; only from the environment | none |
+/// | `postmortem` | a file that keeps counts and heap profile if the process is killed, for `plimsoll report`; `%p` is the process, `%n` its namespace; only from the environment | none |
 /// | `stack_depth` | maximum number of frames of a stack, 0 to 1024; a deeper stack keeps both ends, or with less than 32 frames the leaf end | `128` |
 /// | `table` | the maximum size of the table of stacks, in bytes; only from the environment | `64m` |
 /// | `task_times` | whether the times for which tasks wait for polls and run are recorded: `on` or `off` | `off` |

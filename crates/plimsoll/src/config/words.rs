@@ -114,7 +114,7 @@ pub(super) const WORDS: [Word; 23] = [
     ),
     word(
         "postmortem",
-        "a file that keeps counts and heap profile if the process is killed, for plimsoll report; %p is the process number, %n its namespace; only from the environment",
+        "a file that keeps counts and heap profile if the process is killed, for plimsoll report; %p is the process, %n its namespace; only from the environment",
         "none",
     ),
     word(
