@@ -297,6 +297,7 @@ fn costs(steps: &Steps, extent: Extent) -> Result<(), String> {
         &format!(
             "cargo build --quiet --release -p plimsoll-bench {built} \
              --config profile.release.package.plimsoll.opt-level=3 \
+             --config profile.release.package.plimsoll-core.opt-level=3 \
              --config profile.release.package.plimsoll-bench.opt-level=3"
         ),
     )?;
