@@ -1,5 +1,5 @@
-//! The functions by which a program moves the end of its data segment. Memory that the program obtains so is
-//! recorded as that of `mmap`. The C library's `malloc` obtains memory in the same segment, by internal calls.
+//! The functions by which a program moves the end of its data segment. That memory is recorded like
+//! mappings. The C library's `malloc` obtains memory in the same segment, by internal calls.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;

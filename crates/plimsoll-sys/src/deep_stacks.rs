@@ -1,8 +1,8 @@
 //! The frames that are kept of a stack deeper than a limit: the leaf end, one frame that stands for the frames
 //! left out, and the root end.
 
-/// Stands for the frames that are left out of a stack. No code is in the first page of memory. The byte before,
-/// which names are looked up for as that of a call, is at 0.
+/// Stands for the frames that are left out of a stack. The first page of memory has no code, also at 0, where
+/// the call before this return address would be.
 pub const LEFT_OUT: usize = 1;
 
 /// The name of [`LEFT_OUT`].

@@ -31,11 +31,11 @@ const CONFINED_MARK: [u8; 16] = *b"plimsoll confine";
 
 /// Opens the report of a process before it executed another program.
 pub fn file_before_execution(directory: &Path, id: Id) -> io::Result<File> {
-    let (process, namespace) = match id.namespace {
-        0 => (id.process, namespace_of_this_process()),
-        namespace => (id.process, namespace),
+    let namespace = match id.namespace {
+        0 => namespace_of_this_process(),
+        other => other,
     };
-    open_unlinked(&directory.join(format!("{process}-{namespace}.{EXECUTES}")))
+    open_unlinked(&directory.join(format!("{}-{namespace}.{EXECUTES}", id.process)))
 }
 
 /// Returns the number of the namespace of processes to which this one belongs; 0 if it is unknown.

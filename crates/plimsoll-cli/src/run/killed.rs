@@ -109,12 +109,8 @@ impl Postmortem {
         let machine = Machine::this();
         for (id, path, file, left) in self.files(users) {
             let mut known = reported.iter();
-            let report = known.find(|report| {
-                Id {
-                    nth: 0,
-                    ..report.id()
-                } == id
-            });
+            let report = known
+                .find(|report| (report.process, report.namespace) == (id.process, id.namespace));
             if report.is_none_or(|report| is_of_earlier(report, reports, &left)) {
                 let numbers = numbers(id, &left);
                 if !numbers.are_possible(&machine) {

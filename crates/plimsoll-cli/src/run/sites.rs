@@ -226,8 +226,8 @@ fn is_category(frames: &Frames<'_>, frame: u32) -> bool {
 /// The stack of blocks in use of which none was sampled, so that they have no site.
 const NOT_SAMPLED: &str = "[no sampled block]";
 
-/// Returns the frames of a site of blocks in use in the profile `memory`; `None` for other memory. Slack and free space
-/// have sites as well, but are no part of the blocks.
+/// Returns the frames of a site of blocks in use in the profile `memory`; `None` for other memory, also
+/// for slack and free space, which the profile divides among the same sites.
 fn site_of_blocks<'s>(frames: &Frames<'_>, stack: &'s [u32]) -> Option<&'s [u32]> {
     let (site, _) = of_heap_by_part(frames, stack).filter(|(_, part)| *part == IN_USE)?;
     let is_sampled = |&frame: &u32| frames.name(frame) != NOT_SAMPLED;

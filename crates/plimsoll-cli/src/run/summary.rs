@@ -197,7 +197,7 @@ pub fn put_lost(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
         ),
         (
             numbers.shortened_stacks,
-            "frames of stacks that are deeper than 128 frames",
+            "parts of stacks that are deeper than 128 frames",
         ),
     ];
     let lost = lost.into_iter().filter(|&(number, _)| number != 0);

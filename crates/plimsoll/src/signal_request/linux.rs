@@ -66,6 +66,19 @@ pub(crate) fn on(signal: Signal, work: fn()) -> io::Result<()> {
     if request.process.load(Ordering::Relaxed) == process_id() {
         return Ok(());
     }
+    let handler = handle as extern "C" fn(i32) as usize;
+    // SAFETY: the pointers are null or valid, and a zeroed action is the default one.
+    let before = unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(signal.number(), ptr::null(), &raw mut before) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        before.sa_sigaction
+    };
+    if before != libc::SIG_DFL && before != handler {
+        let message = format!("the program handles or ignores {signal} itself");
+        return Err(io::Error::other(message));
+    }
     let bell: &'static Bell = Box::leak(Box::new(Bell::new()?));
     internal_thread::spawn(signal.thread_name(), move || {
         while internal_thread::wait(bell, None).is_ok() {
@@ -83,16 +96,10 @@ pub(crate) fn on(signal: Signal, work: fn()) -> io::Result<()> {
     // and lives as long as the program.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handle as extern "C" fn(i32) as usize;
+        action.sa_sigaction = handler;
         action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
-        let mut before: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(signal.number(), &raw const action, &raw mut before) != 0 {
+        if libc::sigaction(signal.number(), &raw const action, ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
-        }
-        if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != action.sa_sigaction {
-            libc::sigaction(signal.number(), &raw const before, ptr::null_mut());
-            let message = format!("the program handles or ignores {signal} itself");
-            return Err(io::Error::other(message));
         }
     }
     Ok(())

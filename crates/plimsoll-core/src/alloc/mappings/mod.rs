@@ -1,9 +1,9 @@
 //! Memory that the program maps directly, by caller, and the part of it that is still mapped.
 //!
-//! [`hooks`] interpose `mmap`, `munmap` and `mremap`; under `plimsoll run` also `sbrk` and `brk`. Anonymous mappings are recorded with
-//! their length and the stack of the caller. `munmap` removes any part of a record, wherever it
-//! begins and ends. So at any moment the records are the mapped ranges, without the parts that were
-//! cut out.
+//! [`hooks`] interpose `mmap`, `munmap` and `mremap`; under `plimsoll run` also `sbrk` and `brk`.
+//! Anonymous mappings are recorded with their length and the stack of the caller. `munmap` removes
+//! any part of a record, wherever it begins and ends. So at any moment the records are the mapped
+//! ranges, without the parts that were cut out.
 //!
 //! The event table counts the bytes mapped by each stack, and those that are gone: exact, and of
 //! one instant. If no place is free for a record, the mapping is counted as gone immediately, and

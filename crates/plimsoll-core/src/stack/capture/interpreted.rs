@@ -27,9 +27,9 @@ pub fn find_interpreter() {
     });
 }
 
-/// Calls `use_stack` with the stack of a recorded event, completed by functions of the interpreter. Gives
-/// `use_stack` back if there is no interpreter, and for a deep stack without its functions. If `first` is
-/// not 0, it is the first frame, and `start` its registers.
+/// Calls `use_stack` with the stack of a recorded event, completed by functions of the interpreter. Returns
+/// `use_stack` as an error without an interpreter, and for a stack that is deeper than `limit` and has no
+/// functions. If `first` is not 0, it is the first frame, and `start` has its registers.
 pub(super) fn with_functions<R, F: FnOnce(&[usize]) -> R>(
     start: Start,
     first: usize,
