@@ -1,10 +1,10 @@
 //! The table of waiters.
 
-#[path = "../../crates/plimsoll/src/contention/kind.rs"]
+#[path = "../../crates/plimsoll-waits/src/contention/kind.rs"]
 mod kind;
-#[path = "../../crates/plimsoll/src/contention/loom_models.rs"]
+#[path = "../../crates/plimsoll-waits/src/contention/loom_models.rs"]
 mod loom_models;
-#[path = "../../crates/plimsoll/src/contention/waiters/mod.rs"]
+#[path = "../../crates/plimsoll-waits/src/contention/waiters/mod.rs"]
 mod waiters;
 
 use kind::WaitKind;

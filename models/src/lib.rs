@@ -1,4 +1,4 @@
-//! Loom models of the lock-free code of `plimsoll-core` and `plimsoll`: the ledger, the cycles of the event table, the
+//! Loom models of the lock-free code: the ledger, the cycles of the event table, the
 //! table of waiters, and task slots. The sources are those of the crates, compiled with loom's atomics,
 //! without the rest. Empty without `--cfg loom`.
 //!
@@ -6,10 +6,12 @@
 
 #![cfg(loom)]
 
-// The files of `plimsoll` name those of `plimsoll-core` so; both are modules of this crate.
+// The files of other crates name those of these crates so; all are modules of this crate.
 extern crate self as plimsoll_core;
+extern crate self as plimsoll_ledger;
 
-#[path = "../../crates/plimsoll-core/src/ledger/mod.rs"]
+#[allow(dead_code)]
+#[path = "../../crates/plimsoll-ledger/src/ledger/mod.rs"]
 mod ledger;
 
 #[allow(dead_code)]

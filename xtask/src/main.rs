@@ -3,6 +3,8 @@
 mod aarch64;
 mod ci;
 mod cross;
+mod features;
+mod item_names;
 mod layers;
 mod platforms;
 #[cfg(test)]
@@ -20,7 +22,9 @@ commands:
   ci                the gate: formatting, lints, layers, documentation, all tests in short form
   nightly           models, sanitizers, fuzzing, sets of features, costs, packages,
                     other targets, soaks
-  nightly --short   the same in the short form of CI, without the last two
+  nightly --short   the short form of CI: without fuzzing, web servers, criterion, other
+                    targets and soaks
+  item-names        checks that the items exist that strings, comments and documents name
   layers            checks that imports point down, by the tables of ARCHITECTURE.md
   layers --edges    prints every import between modules as well
   stress ROUNDS [--seed FIRST]
@@ -34,7 +38,7 @@ commands:
                     checks that the machine reports failures, hangs and panics of its kernel
   count-aarch64     counts the instructions that counting adds to an allocation on aarch64
   check-targets [--target NAME ...] [--short | --debian]
-                    checks that the published crates compile for other targets;
+                    checks that the crates that programs depend on compile for other targets;
                     with default features only; with Debian's compiler
   check-platforms [--short]
                     runs a program that uses each part on this machine, with musl,
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         ["ci"] => ci::gate(root),
         ["nightly"] => ci::nightly(root, ci::Extent::Full),
         ["nightly", "--short"] => ci::nightly(root, ci::Extent::Short),
+        ["item-names"] => item_names::check(root),
         ["layers"] => layers::check(root, false),
         ["layers", "--edges"] => layers::check(root, true),
         ["words"] => words::check(root),

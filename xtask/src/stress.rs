@@ -73,6 +73,13 @@ pub fn stress(root: &Path, rounds: u64, first: u64) -> Result<(), String> {
     if !is_root {
         println!("stress: not the superuser, so each round has this user and /dev/shm");
     }
+    // Later commits are not of these rounds.
+    let commit = Command::new("git")
+        .args(["-C", &root.to_string_lossy(), "rev-parse", "HEAD"])
+        .output()
+        .map_err(|error| format!("git: {error}"))?;
+    let commit = String::from_utf8_lossy(&commit.stdout).trim().to_owned();
+    println!("stress: commit {commit}");
     let mut failures = Vec::new();
     for seed in first..first + rounds {
         let mut surroundings = Surroundings::from_seed(seed);
@@ -81,7 +88,7 @@ pub fn stress(root: &Path, rounds: u64, first: u64) -> Result<(), String> {
             surroundings.without_shm = false;
         }
         println!("\n== seed {seed}: {surroundings:?}");
-        let folder = prepare(root, surroundings.folder, is_root)?;
+        let folder = prepare(root, &commit, surroundings.folder, is_root)?;
         let began = Instant::now();
         let failed = under_load(|| run(&folder, &surroundings, is_root))?;
         println!(
@@ -105,8 +112,8 @@ pub fn stress(root: &Path, rounds: u64, first: u64) -> Result<(), String> {
     }
 }
 
-/// Clones the committed state into a folder and builds the tests there.
-fn prepare(root: &Path, name: &str, is_root: bool) -> Result<PathBuf, String> {
+/// Clones a commit into a folder and builds the tests there.
+fn prepare(root: &Path, commit: &str, name: &str, is_root: bool) -> Result<PathBuf, String> {
     // Not below the project, whose folders an ordinary user may be unable to enter.
     let folder = std::env::temp_dir().join("plimsoll-stress").join(name);
     let text = folder.to_string_lossy().into_owned();
@@ -125,12 +132,14 @@ fn prepare(root: &Path, name: &str, is_root: bool) -> Result<PathBuf, String> {
         "HEAD",
     ]))?;
     succeed(Command::new("git").args([
+        "-c",
+        "safe.directory=*",
         "-C",
         &text,
         "checkout",
         "--quiet",
         "--force",
-        "FETCH_HEAD",
+        commit,
     ]))?;
     let mut build = in_folder(&folder, is_root, "", "cargo test --quiet --no-run")?;
     succeed(&mut build)?;

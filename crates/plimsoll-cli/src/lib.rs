@@ -1,46 +1,31 @@
-//! The command `plimsoll`: one module for each subcommand, and modules that subcommands share.
+//! The commands `plimsoll` and `cargo plimsoll`. `run` is in `plimsoll-launch`, `top` in `plimsoll-top`, `report` and what
+//! subcommands share in `plimsoll-command`; each other subcommand is a module here.
 
-pub mod args;
 mod cargo;
 mod diff;
 mod doctor;
-mod failure;
-mod file_size;
-mod files;
-mod graph;
-mod growth;
-pub mod http;
-mod input;
-mod page;
-mod plain_text;
-pub mod profile;
-pub mod program;
-mod progress;
-pub mod report;
-mod run;
-mod server_thread;
+pub mod library;
 mod ship;
-mod sockets;
 mod summary;
 mod symbolize;
-mod time;
-mod top;
 mod view;
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-pub use failure::Failure;
-
-use args::{Arguments, Command};
+use plimsoll_args::args::{Arguments, Command};
+use plimsoll_command::failure::Failure;
+use plimsoll_command::{file_size, report};
+use plimsoll_launch::run;
+use plimsoll_top::top;
 
 /// Runs the subcommand. Reports a failure on standard error in one line, with its subject and
 /// cause.
 pub fn run(arguments: Arguments) -> ExitCode {
     file_size::fail_at_limit();
     let done = match arguments.command {
-        Command::Run(arguments) => run::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments, &library::LIBRARY),
         Command::Report(arguments) if arguments.summary => summary::report(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Diff(arguments) => diff::diff(&arguments),

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use plimsoll_cli::args::Arguments;
+use plimsoll_args::args::Arguments;
 
 fn main() -> ExitCode {
     plimsoll_cli::run(Arguments::parse())

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use clap::Parser;
 use command::{Directory, file_of_command};
-use plimsoll_cli::args::Arguments;
+use plimsoll_args::args::Arguments;
 use yaml_rust2::{Yaml, YamlLoader};
 
 const IMAGE: &str = "container/Dockerfile";
@@ -169,7 +169,10 @@ fn the_sidecar_ships_the_file_of_the_killed_service() {
     let line = strings(&pod()["initContainers"][0], "command");
     let replaced = [
         ("/var/plimsoll", volume.to_str().unwrap()),
-        ("s3://postmortem/service", to.to_str().unwrap()),
+        (
+            "http://collector.monitoring:8080/postmortem/service",
+            to.to_str().unwrap(),
+        ),
         ("--drain", "--once"),
     ];
     let output = run(&line, &replaced).output().unwrap();

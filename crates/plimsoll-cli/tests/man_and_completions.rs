@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::CommandFactory;
-use plimsoll_cli::args::{Arguments, CargoArguments};
+use plimsoll_args::args::{Arguments, CargoArguments};
 
 fn beside(directory: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
@@ -216,7 +216,7 @@ fn bash_completes_subcommands_and_options() {
 fn the_reference_contains_the_help() {
     let mut text = String::from(
         "# The command\n\nThe help of `plimsoll` and `cargo plimsoll`, and of each subcommand. This page is written from \
-         `crates/plimsoll-cli/src/args`.\n",
+         `crates/plimsoll-args/src/args`.\n",
     );
     let (mut commands, mut of_cargo) = (commands(), commands_of_cargo());
     // The command itself comes first.

@@ -3,7 +3,7 @@
 
 mod proto;
 
-use plimsoll_cli::profile::{Limits, Profile, function_totals, parse};
+use plimsoll_command::profile::{Limits, Profile, function_totals, parse};
 use proto::{Writer, gzip};
 
 /// Returns profiles of all kinds, by name.

@@ -4,6 +4,8 @@
 
 use std::cell::Cell;
 
+use plimsoll_sys::os::signals;
+
 thread_local! {
     static COUNTING: Cell<u32> = const { Cell::new(0) };
     /// The deferred signal; 0 for none.
@@ -30,8 +32,7 @@ impl Drop for Counting {
     fn drop(&mut self) {
         COUNTING.set(COUNTING.get() - 1);
         if COUNTING.get() == 0 && PUT_OFF.get() != 0 {
-            // SAFETY: `raise` accepts any number, and sends a signal to this thread.
-            unsafe { libc::raise(PUT_OFF.take()) };
+            signals::raise(PUT_OFF.take());
         }
     }
 }

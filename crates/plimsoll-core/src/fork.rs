@@ -7,7 +7,6 @@ use plimsoll_sys::os::fork::Rank;
 #[allow(dead_code, reason = "some belong to features")]
 pub enum Order {
     /// The handlers of `plimsoll run` around a fork take locks of all kinds.
-    #[cfg(feature = "preload")]
     Preload,
     /// Files of profiles that are written at the end.
     Outputs,
@@ -107,9 +106,17 @@ mod tests {
     #[test]
     fn each_lock_in_a_static_takes_part_in_forks() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let mut folders: Vec<_> = ["plimsoll-core", "plimsoll"]
-            .map(|name| crates.join(name).join("src"))
-            .into();
+        // This one, and all that are built on it.
+        let counts = |folder: &Path| {
+            let manifest = fs::read_to_string(folder.join("Cargo.toml"));
+            manifest.is_ok_and(|text| text.contains("plimsoll-core"))
+        };
+        let folders = fs::read_dir(crates).unwrap();
+        let folders = folders.map(|entry| entry.unwrap().path());
+        let mut folders: Vec<_> = folders
+            .filter(|folder| counts(folder))
+            .map(|folder| folder.join("src"))
+            .collect();
         let mut seen = 0;
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap() {

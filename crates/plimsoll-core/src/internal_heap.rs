@@ -1,6 +1,6 @@
 //! Plimsoll's own heap, separate from the program's.
 //!
-//! Memory that this crate allocates for itself (to read symbols, write profiles, answer requests)
+//! Memory that Plimsoll allocates for itself (to read symbols, write profiles, answer requests)
 //! is not the program's. Within a [scope](crate::internal_scope::scope), the allocations of the
 //! thread come from a separate reservation; a free recognizes them by address. So they are in none
 //! of the program's statistics and profiles. When the work is done, the memory returns to the
@@ -13,7 +13,6 @@ use dlmalloc::Dlmalloc;
 
 use plimsoll_sys::os::clock;
 use plimsoll_sys::os::fork::{Table, join};
-#[cfg(feature = "preload")]
 use plimsoll_sys::os::pages;
 use plimsoll_sys::os::region::{self, Region};
 use plimsoll_sys::primitives::{AtomicBool, AtomicUsize, Backoff, Ordering, observed};
@@ -99,7 +98,6 @@ pub fn trim() {
 
 /// Makes the next `bytes` of the heap's range accessible, without using them: for a time when that is impossible.
 /// Returns false if the heap cannot have so much.
-#[cfg(feature = "preload")]
 pub fn commit_ahead(bytes: usize) -> bool {
     let end = HEAP.top.load(Ordering::Relaxed) + bytes;
     REGION.commit(end.min(REGION.length())) && end <= REGION.length()
@@ -107,7 +105,6 @@ pub fn commit_ahead(bytes: usize) -> bool {
 
 /// Gives address space back that a limit of `limit` bytes would count, except for what a report needs. Returns the heap's
 /// end.
-#[cfg(feature = "preload")]
 pub fn leave_address_space(limit: usize) -> usize {
     /// A process at the limit of its mappings can have no memory but this.
     const FOR_A_REPORT: std::ops::RangeInclusive<usize> = 4 << 20..=16 << 20;
@@ -120,7 +117,6 @@ pub fn leave_address_space(limit: usize) -> usize {
 
 /// Returns whether `bytes` can be allocated for Plimsoll: by its heap, or by the program's, to which requests go
 /// that this one cannot serve. Rust ends a process that has no memory for a request.
-#[cfg(feature = "preload")]
 pub fn has_room(bytes: usize) -> bool {
     let is_mappable = || {
         let free = pages::reserve(bytes, 0);

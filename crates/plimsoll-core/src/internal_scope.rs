@@ -51,6 +51,7 @@ thread_local! {
     static ROUTE: Route = const {
         Route { limit: Cell::new(usize::MAX), area: Cell::new(std::ptr::null_mut()) }
     };
+    static INSIDE: Cell<usize> = const { Cell::new(0) };
 }
 
 thread_local! {
@@ -71,6 +72,14 @@ thread_local! {
 pub fn countdown() -> *const Cell<i64> {
     // The storage has no destructor, so it is valid until the thread ends.
     COUNTDOWN.with(std::ptr::from_ref)
+}
+
+/// Returns the flag of whether the thread is in the allocator under an interposed `malloc`: 1 or 0. Only the library that
+/// is preloaded sets it.
+#[cfg(not(feature = "preload"))]
+#[inline(always)]
+pub fn inside() -> *const Cell<usize> {
+    INSIDE.with(std::ptr::from_ref)
 }
 
 /// Returns the calling thread's route. It is separate from the countdown, so that the compiler does
@@ -341,7 +350,6 @@ impl Drop for Outside {
 
 /// Closes all scopes of the calling thread permanently, for a signal handler that ends the process.
 /// Returns whether one was open.
-#[cfg(feature = "preload")]
 pub fn leave_all() -> bool {
     State::current().replace_scopes(0) > 0
 }

@@ -5,9 +5,10 @@ use std::ffi::{CStr, c_void};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use plimsoll_process::loader;
 use plimsoll_sys::os::own_threads::{self, Registration};
 use plimsoll_sys::os::threads::{self, Thread};
-use plimsoll_sys::os::{self, loader, process_id};
+use plimsoll_sys::os::{self, process_id};
 
 use crate::internal_scope;
 
@@ -103,28 +104,6 @@ mod tests {
         });
         thread.unwrap().join();
         assert_eq!(receive.try_recv().as_deref(), Ok("plimsoll-test\n"));
-    }
-
-    /// Threads are listed from their creation until after their last instruction, longer than their work takes.
-    #[test]
-    fn no_listing_counts_an_internal_thread_as_the_programs() {
-        use std::collections::HashSet;
-        use std::sync::{Arc, Mutex};
-        let own = Arc::new(Mutex::new(Vec::new()));
-        let mut listed = HashSet::new();
-        for _ in 0..500 {
-            let numbers = Arc::clone(&own);
-            let entered = move || numbers.lock().unwrap().push(os::thread_id());
-            let thread = spawn(c"plimsoll-test", entered).unwrap();
-            let Some(threads) = crate::thread::list() else {
-                return;
-            };
-            listed.extend(threads.program);
-            drop(thread);
-        }
-        let own: HashSet<i32> = own.lock().unwrap().iter().copied().collect();
-        let taken: Vec<_> = own.intersection(&listed).collect();
-        assert!(!own.is_empty() && taken.is_empty(), "{taken:?}");
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! Programs depend on [`plimsoll`](https://docs.rs/plimsoll), which re-exports what is stable. All items of this crate
 //! may change in any version: the crates of Plimsoll require each other in exactly one version.
 //!
-//! [`Alloc`](alloc::Alloc) wraps the program's allocator. The [`ledger`] counts each operation; the [`sampler`] chooses
-//! some of them, whose stacks the table of [`stack`] adds up. [`thread`](mod@thread) and [`label`] know who allocates.
-//! [`postmortem_file`] holds all of it where it outlives the process.
+//! [`Alloc`](alloc::Alloc) wraps the program's allocator. The [`ledger`](plimsoll_ledger::ledger) counts each operation; the [`sampler`] chooses
+//! some of them, whose stacks the table of [`stack`] adds up. [`label`] knows for whom.
+//! [`postmortem_file`](plimsoll_ledger::postmortem_file) holds all of it where it outlives the process.
 
 #![allow(
     rustdoc::private_intra_doc_links,
@@ -23,8 +23,6 @@
 )]
 
 pub mod alloc;
-pub mod backend;
-#[cfg(feature = "preload")]
 pub mod deferred_signals;
 pub mod escape;
 pub mod fork;
@@ -32,36 +30,16 @@ pub mod histogram;
 pub mod internal_heap;
 pub mod internal_scope;
 pub mod internal_thread;
-#[cfg(all(
-    target_os = "linux",
-    target_env = "gnu",
-    target_pointer_width = "64",
-    not(plimsoll_portable_os)
-))]
-pub mod interpreter;
-#[cfg(not(all(
-    target_os = "linux",
-    target_env = "gnu",
-    target_pointer_width = "64",
-    not(plimsoll_portable_os)
-)))]
-#[path = "interpreter/absent.rs"]
 pub mod interpreter;
 pub mod label;
-pub mod ledger;
 pub mod overhead;
-#[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
-pub mod postmortem_file;
-#[cfg(not(all(target_os = "linux", not(plimsoll_portable_os))))]
-#[path = "postmortem_file/absent.rs"]
-pub mod postmortem_file;
 pub mod sampler;
 pub mod settings;
-#[cfg(feature = "preload")]
 pub mod single_thread;
-pub mod size_class;
 pub mod stack;
 pub mod stats;
-pub mod thread;
 pub mod wakeup;
 pub mod warning;
+
+const _: () =
+    assert!(plimsoll_backend::backend::LARGEST_CLASS == plimsoll_ledger::size_class::LARGEST);

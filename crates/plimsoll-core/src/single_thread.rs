@@ -1,8 +1,7 @@
 //! Whether the process has one thread, as the C library shows. A leaf of the module graph, because hooks and
 //! the preloaded library ask.
 
-#[cfg(feature = "preload")]
-use plimsoll_sys::os::task_file;
+use plimsoll_process::{loader, task_file};
 use plimsoll_sys::primitives::{AtomicBool, AtomicPtr, Ordering};
 
 /// The C library's variable, which is not 0 while the process has one thread; a null pointer if the library
@@ -11,8 +10,7 @@ static FLAG: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Finds the variable. Not for hooks: it takes the loader's lock.
 pub fn find() {
-    // SAFETY: the name ends with a zero.
-    let flag = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
+    let flag = loader::function(c"__libc_single_threaded");
     FLAG.store(flag.cast(), Ordering::Relaxed);
 }
 
@@ -20,13 +18,11 @@ pub fn find() {
 static IS_ALONE: AtomicBool = AtomicBool::new(false);
 
 /// Asks the system whether the process has one thread: the C library's variable does not show that others have ended.
-#[cfg(feature = "preload")]
 pub fn find_out_whether_alone() {
     IS_ALONE.store(task_file::threads() == Some(1), Ordering::Relaxed);
 }
 
 /// Notes that the program is about to create a thread.
-#[cfg(feature = "preload")]
 pub fn note_creation() {
     IS_ALONE.store(false, Ordering::Relaxed);
 }

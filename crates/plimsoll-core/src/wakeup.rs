@@ -5,24 +5,23 @@
 //! written.
 
 use std::ptr;
-#[cfg(feature = "preload")]
 use std::sync::OnceLock;
 
 use plimsoll_sys::os::fork::{Table, join};
 
-use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::bell::Bell;
 use plimsoll_sys::primitives::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::fork::Order;
 
-/// The descriptor on which the maintenance thread waits; null in a process without that thread. It is
+/// The bell for which the maintenance thread waits; null in a process without that thread. It is
 /// never freed.
 static BELL: AtomicPtr<Bell> = AtomicPtr::new(ptr::null_mut());
 
 /// Whether the list of modules lacks code that a walk met.
 static MODULES_REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Registers the descriptor on which the maintenance thread waits. Returns false if one is already
+/// Registers the bell for which the maintenance thread waits. Returns false if one is already
 /// registered.
 pub fn register(bell: Bell) -> bool {
     join(&FORK);
@@ -38,13 +37,13 @@ pub fn register(bell: Bell) -> bool {
 
 static FORK: Table = Table::new(Order::Wakeup.rank(), after_fork_in_child);
 
-/// Forgets the parent's thread in the child of a fork. The child keeps the parent's descriptor open:
-/// one for each generation of forks.
+/// Forgets the parent's thread in the child of a fork, which keeps the memory of the bell: one for each generation of
+/// forks.
 fn after_fork_in_child() {
     BELL.store(ptr::null_mut(), Ordering::Relaxed);
 }
 
-/// Returns the registered descriptor.
+/// Returns the registered bell.
 pub fn bell() -> Option<&'static Bell> {
     // SAFETY: the pointer is null, or `register` leaked its value.
     unsafe { BELL.load(Ordering::Acquire).as_ref() }
@@ -72,33 +71,27 @@ pub fn take_modules_request() -> bool {
 
 /// Work after a sampled allocation, outside of all counting, in a process without a maintenance
 /// thread.
-#[cfg(feature = "preload")]
 static AFTER_SAMPLE: OnceLock<fn()> = OnceLock::new();
 
 /// Registers the function that [`after_sample`] calls.
-#[cfg(feature = "preload")]
 pub fn call_after_samples(work: fn()) {
     let _ = AFTER_SAMPLE.set(work);
 }
 
 /// Work before the program returns a large piece of memory, in a process without a maintenance
 /// thread.
-#[cfg(feature = "preload")]
 static BEFORE_RELEASE: OnceLock<fn()> = OnceLock::new();
 
 /// The size in bytes from which a release is large.
-#[cfg(feature = "preload")]
 const LARGE_RELEASE: usize = 1 << 20;
 
 /// Registers the function that [`before_release`] calls.
-#[cfg(feature = "preload")]
 pub fn call_before_releases(work: fn()) {
     let _ = BEFORE_RELEASE.set(work);
 }
 
 /// Calls the registered function before so many bytes are freed or unmapped, unless a signal handler
 /// interrupted Plimsoll on this thread. For cold paths, outside of all counting.
-#[cfg(feature = "preload")]
 #[inline]
 pub fn before_release(bytes: usize) {
     if bytes >= LARGE_RELEASE {
@@ -106,7 +99,6 @@ pub fn before_release(bytes: usize) {
     }
 }
 
-#[cfg(feature = "preload")]
 #[cold]
 #[inline(never)]
 fn before_large_release() {
@@ -120,7 +112,6 @@ fn before_large_release() {
 }
 
 /// Calls the registered function. For the cold path of an allocation.
-#[cfg(feature = "preload")]
 pub fn after_sample() {
     if let Some(work) = AFTER_SAMPLE.get() {
         work();

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use plimsoll_sys::os::file_size;
+use plimsoll_process::file_size;
 
 use crate::internal_scope;
 

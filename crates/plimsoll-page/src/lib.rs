@@ -9,8 +9,7 @@
 //! profile in base64; without it, the page reads `profiles/NAME`. It reads `history/NAME` of a
 //! profile with a history, `growth/NAME` of one with verdicts, and its earlier states by the parameters `at`, `from` and `to`.
 //!
-//! This crate is a part of `plimsoll`, which depends on exactly its version; its interface may change
-//! with every version.
+//! All items of this crate may change in any version: the crates of Plimsoll require each other in exactly one version.
 
 /// The policy under which the page works: the value of the header `Content-Security-Policy`.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \

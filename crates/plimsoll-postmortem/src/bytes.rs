@@ -33,7 +33,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    pub(crate) fn of(file: &'a File) -> Result<Self, Error> {
+    pub(crate) fn from_file(file: &'a File) -> Result<Self, Error> {
         Ok(Self {
             file,
             length: file.metadata()?.len(),

@@ -104,7 +104,7 @@ pub fn is_in_use(file: &File) -> bool {
 /// # Errors
 /// [`Error::Io`] if the file cannot be read, [`Error::Malformed`] if its header is invalid.
 pub fn read(file: &File) -> Result<PostMortem, Error> {
-    let mut parts = Parts::of(file)?;
+    let mut parts = Parts::from_file(file)?;
     let bytes = parts.read(0, HEADER_BYTES as u64)?;
     if !is_post_mortem(&bytes) {
         return Error::malformed("the input is not a post-mortem file");
@@ -157,7 +157,7 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
         untracked: header[word::UNTRACKED],
         strays: header[word::STRAYS],
         notes_lost: header[word::NOTES_LOST],
-        maximum: Maximum::of(&header[word::MAXIMUM..]),
+        maximum: Maximum::from_words(&header[word::MAXIMUM..]),
         highest_resident: header[word::MAXIMUM + maximum::HIGHEST],
         damaged: [
             parts.damaged,
@@ -201,7 +201,7 @@ fn counts(
     let mut counters = vec![0; layout.counters.counters];
     let threads_counting = shards.add_to(&mut counters);
     let sizes = &header[word::CLASS_SIZES..];
-    let heap = HeapCounts::of(&layout.counters, &counters, sizes);
+    let heap = HeapCounts::new(&layout.counters, &counters, sizes);
     parts.damaged |= heap.is_none();
     Ok((heap.unwrap_or_default(), threads_counting))
 }

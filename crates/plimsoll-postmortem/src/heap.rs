@@ -57,7 +57,7 @@ impl HeapCounts {
 
     /// Computes the counts from the ledger's counters and the sizes of the classes. Returns `None`
     /// if the counts are impossible, such as more frees than allocations.
-    pub(crate) fn of(layout: &CounterLayout, counters: &[u64], sizes: &[u64]) -> Option<Self> {
+    pub(crate) fn new(layout: &CounterLayout, counters: &[u64], sizes: &[u64]) -> Option<Self> {
         let counter = |at: usize| counters.get(at).copied().unwrap_or(0);
         let large = LargeCounts {
             mallocs: counter(layout.large_mallocs),

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_leaves::leaves::{Leaf, LeafRule};
+use plimsoll_leaves::shown::addresses;
 use plimsoll_pprof::symbolized::{Encoder, Head, Label, Stack, Tables};
 use plimsoll_symbolize::Detail;
-use plimsoll_symbolize::leaves::{self, Leaf, LeafRule};
 use plimsoll_symbolize::offline::{self, MappedCode};
-use plimsoll_symbolize::shown::addresses;
 
 use crate::file::{Ended, PostMortem};
 use crate::history::HeapReading;
@@ -158,13 +158,19 @@ impl PostMortem {
         comments: &[String],
     ) -> Vec<u8> {
         let samples = samples.map(|(site, values)| (site.into(), values));
-        self.encode_with(head, samples, detail, comments, leaves::allocation::leaf)
+        self.encode_with(
+            head,
+            samples,
+            detail,
+            comments,
+            plimsoll_leaves::leaves::allocation::leaf,
+        )
     }
 
     fn encode_with<'a, const VALUES: usize>(
         &'a self,
         head: &Head<'_, '_>,
-        samples: impl Iterator<Item = (Place<'a>, [i64; VALUES])>,
+        samples: impl Iterator<Item = (SampleSite<'a>, [i64; VALUES])>,
         detail: Detail,
         comments: &[String],
         leaf: LeafRule,
@@ -187,7 +193,7 @@ impl PostMortem {
             let labels = labels.map(|(key, text)| Label::text(key, text));
             let size = (place.size != 0).then(|| Label::number("bytes", signed(place.size), ""));
             let labels: Vec<Label<'_>> = labels.chain(size).collect();
-            let stack = Stack::of(place.stack, place.overflow);
+            let stack = Stack::new(place.stack, place.overflow);
             encoder.sample(stack, &labels, &values);
         }
         let profile = encoder.finish(comments.iter().map(String::as_str));
@@ -256,7 +262,7 @@ impl PostMortem {
 }
 
 /// The place of a sample.
-struct Place<'a> {
+struct SampleSite<'a> {
     stack: &'a [usize],
     labels: u32,
     /// The size of each block in bytes; 0 for mixed sizes.
@@ -264,7 +270,7 @@ struct Place<'a> {
     overflow: bool,
 }
 
-impl<'a> From<&'a Site> for Place<'a> {
+impl<'a> From<&'a Site> for SampleSite<'a> {
     fn from(site: &'a Site) -> Self {
         Self {
             stack: &site.stack,
@@ -275,7 +281,7 @@ impl<'a> From<&'a Site> for Place<'a> {
     }
 }
 
-impl<'a> From<&'a MappingSite> for Place<'a> {
+impl<'a> From<&'a MappingSite> for SampleSite<'a> {
     fn from(site: &'a MappingSite) -> Self {
         Self {
             stack: &site.stack,

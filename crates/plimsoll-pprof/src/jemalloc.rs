@@ -48,12 +48,13 @@ pub(crate) fn read(mut from: impl BufRead, limits: Limits) -> Result<Profile, Er
         let line = line.trim();
         if line == "MAPPED_LIBRARIES:" {
             in_libraries = true;
-        } else if in_libraries {
-            dump.library(line);
-        } else {
-            dump.line(line)
-                .map_err(|what| Error::Malformed(format!("line {}: {what}", lines.number)))?;
+            continue;
         }
+        let read = match in_libraries {
+            true => dump.library(line),
+            false => dump.line(line),
+        };
+        read.map_err(|what| Error::Malformed(format!("line {}: {what}", lines.number)))?;
     }
     dump.finish()
 }
@@ -160,8 +161,9 @@ impl Dump {
                     .map_err(|_| format!("{address} is not an address"))?;
                 frames.push(self.location(address));
             }
+            self.kept += (size_of::<Sampled>() + 4 * frames.capacity() + 16) as u64;
             self.stack = Some(frames);
-            return Ok(());
+            return self.check_size();
         }
         let Some(values) = line.strip_prefix("t*:") else {
             // A line of one thread, or an empty line.
@@ -194,10 +196,6 @@ impl Dump {
             .unwrap_or(0);
         let [inuse_objects, inuse_bytes] = self.unbiased(inuse);
         let [alloc_objects, alloc_bytes] = self.unbiased(alloc);
-        self.kept += (size_of::<Sampled>() + 4 * stack.capacity() + 16) as u64;
-        if self.kept + 64 * self.addresses.len() as u64 > self.limits.kept_bytes {
-            return Err("the number is too large".to_owned());
-        }
         self.samples.push(Sampled {
             stack,
             values: [inuse_objects, inuse_bytes, alloc_objects, alloc_bytes],
@@ -220,6 +218,17 @@ impl Dump {
         [objects, bytes].map(|value| (value as f64 / probability).round() as i64)
     }
 
+    /// Checks that what is kept of the dump is within the limit.
+    fn check_size(&self) -> Result<(), String> {
+        match self.kept + 64 * self.addresses.len() as u64 <= self.limits.kept_bytes {
+            true => Ok(()),
+            false => Err(format!(
+                "the dump needs more than {} MiB of memory",
+                self.limits.kept_bytes >> 20
+            )),
+        }
+    }
+
     /// Returns the index of a return address, which is added if it is new.
     fn location(&mut self, address: u64) -> u32 {
         *self.indices.entry(address).or_insert_with(|| {
@@ -229,13 +238,13 @@ impl Dump {
     }
 
     /// Adds a library from a line of `/proc/self/maps`. Ignores other lines.
-    fn library(&mut self, line: &str) {
-        if let Some(library) = Library::of_line(line)
-            // Bounds memory use: the kernel allows fewer mappings than this.
-            && self.libraries.len() < MAX_LIBRARIES
-        {
+    fn library(&mut self, line: &str) -> Result<(), String> {
+        if let Some(library) = Library::of_line(line) {
+            // A profile has the file's name once more.
+            self.kept += (size_of::<Library>() + 2 * library.file.len()) as u64;
             self.libraries.push(library);
         }
+        self.check_size()
     }
 
     fn finish(mut self) -> Result<Profile, Error> {
@@ -303,8 +312,6 @@ impl Dump {
         self.builder.finish()
     }
 }
-
-const MAX_LIBRARIES: usize = 1 << 20;
 
 const SAMPLE_TYPES: &[(&[u8], &[u8])] = &[
     (b"inuse_objects", b"count"),

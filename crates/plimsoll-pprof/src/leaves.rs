@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use plimsoll_symbolize::leaves::{allocation, hidden};
+use plimsoll_leaves::leaves::{allocation, hidden};
 
 use crate::ids::LocationId;
 use crate::names::AddedStrings;

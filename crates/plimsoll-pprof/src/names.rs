@@ -267,7 +267,7 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_symbolize::leaves::Leaf;
+    use plimsoll_leaves::leaves::Leaf;
 
     use super::*;
     use crate::symbolized::{Encoder, Head, Stack, Tables};
@@ -303,7 +303,7 @@ mod tests {
         };
         let mut encoder = Encoder::new(&head, &mut tables, |_, _| Leaf::Shown, 100);
         let frames = [here, behind];
-        encoder.sample(Stack::of(&frames, false), &[], &[1]);
+        encoder.sample(Stack::new(&frames, false), &[], &[1]);
         let encoded = encoder.finish([]);
         let encoded = tables.finish(encoded);
         let mut profile = parse(&encoded, Limits::default()).unwrap();

@@ -35,7 +35,7 @@ impl SharedTables {
     /// If the input is malformed or exceeds the limits.
     pub fn parse(tables: Vec<u8>, limits: Limits) -> Result<Self, Error> {
         let mut decoder = Decoder::new(Builder::new(limits));
-        decoder.profile(&mut Feed::of(tables))?;
+        decoder.profile(&mut Feed::from_bytes(tables))?;
         Ok(Self(decoder.builder))
     }
 
@@ -45,7 +45,7 @@ impl SharedTables {
     /// If the profile is malformed or exceeds the limits.
     pub fn profile(&self, profile: Vec<u8>) -> Result<Profile, Error> {
         let mut decoder = Decoder::new(self.0.clone());
-        decoder.profile(&mut Feed::of(profile))?;
+        decoder.profile(&mut Feed::from_bytes(profile))?;
         decoder.builder.finish()
     }
 }
@@ -63,7 +63,7 @@ struct Feed<R> {
 
 impl Feed<io::Empty> {
     /// Creates a feed of an input that is in memory.
-    fn of(input: Vec<u8>) -> Self {
+    fn from_bytes(input: Vec<u8>) -> Self {
         Self {
             reader: None,
             end: input.len(),

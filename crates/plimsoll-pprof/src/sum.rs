@@ -1,5 +1,7 @@
 //! The sum of profiles of several processes.
 
+use std::collections::BTreeMap;
+
 use foldhash::{HashMap, HashMapExt};
 
 use crate::error::Error;
@@ -20,19 +22,23 @@ pub struct Sum {
     strings: HashMap<String, u32>,
     /// The mappings by file, build id, offset and length.
     mappings: HashMap<(StringId, StringId, u64, u64), u32>,
+    /// The limit of each range of addresses that a mapping has, by its start. They are disjoint.
+    ranges: BTreeMap<u64, u64>,
+    /// The highest limit.
+    highest: u64,
     functions: HashMap<[u32; 4], u32>,
-    locations: HashMap<Place, u32>,
+    locations: HashMap<LocationKey, u32>,
     /// The index in `values` of each stack with its labels, both encoded.
     samples: HashMap<(Vec<u8>, Vec<u8>), usize>,
     values: Vec<Vec<i64>>,
-    /// The size of the keys of `samples` in bytes.
+    /// The size of the keys of `samples`, and of the mappings, in bytes.
     size: usize,
 }
 
 /// What makes a location: its mapping and the position in it, and its lines. Without a mapping, the
 /// position is the address.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct LocationKey {
     mapping: u32,
     position: u64,
     /// Functions and line numbers.
@@ -44,7 +50,7 @@ impl Sum {
     ///
     /// # Errors
     /// [`Error::TooLarge`] beyond the limits.
-    pub fn of(profile: &Profile, limits: Limits) -> Result<Self, Error> {
+    pub fn from_profile(profile: &Profile, limits: Limits) -> Result<Self, Error> {
         let mut sum = Self {
             profile: Profile {
                 sample_types: profile.sample_types.clone(),
@@ -57,6 +63,8 @@ impl Sum {
             limits,
             strings: HashMap::new(),
             mappings: HashMap::new(),
+            ranges: BTreeMap::new(),
+            highest: 0,
             functions: HashMap::new(),
             locations: HashMap::new(),
             samples: HashMap::new(),
@@ -170,7 +178,7 @@ impl Sum {
             Some(mapping) => mapping.start,
             None => 0,
         };
-        let place = Place {
+        let place = LocationKey {
             mapping,
             position: stored.address.wrapping_sub(start),
             lines,
@@ -194,7 +202,7 @@ impl Sum {
             first_line,
         });
         let new = self.profile.locations.len() as u32 - 1;
-        self.size += size_of::<Place>() + size_of::<StoredLocation>();
+        self.size += size_of::<LocationKey>() + size_of::<StoredLocation>();
         self.locations.insert(place, new);
         new
     }
@@ -227,23 +235,26 @@ impl Sum {
             self.profile.mappings[known as usize].has_functions &= mapping.has_functions;
             return known;
         }
-        let all = &self.profile.mappings;
         let limit = mapping.start.saturating_add(length);
-        let is_free = all
-            .iter()
-            .all(|at| limit <= at.start || at.limit <= mapping.start);
-        let start = if is_free {
+        // The ranges are disjoint, so the last one that begins below the limit reaches farthest.
+        let below = self.ranges.range(..limit).next_back();
+        let start = if below.is_none_or(|(_, &limit)| limit <= mapping.start) {
             mapping.start
         } else {
             // Page by page, as mappings are.
-            let highest = all.iter().map(|at| at.limit).max().unwrap_or(0);
-            let next = highest.checked_next_multiple_of(1 << 16);
+            let next = self.highest.checked_next_multiple_of(1 << 16);
             next.unwrap_or(mapping.start)
         };
-        let index = all.len() as u32;
+        let limit = start.saturating_add(length);
+        if limit > start {
+            self.ranges.insert(start, limit);
+        }
+        self.highest = self.highest.max(limit);
+        self.size += size_of::<Mapping>();
+        let index = self.profile.mappings.len() as u32;
         self.profile.mappings.push(Mapping {
             start,
-            limit: start.saturating_add(length),
+            limit,
             offset: mapping.offset,
             file,
             build_id,
@@ -271,6 +282,34 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_mappings_are_added_in_little_time() {
+        const COUNT: u64 = 200_000;
+        let mut many = Profile {
+            sample_types: vec![Default::default()],
+            ..Profile::default()
+        };
+        many.strings.push(b"");
+        // Every other one has addresses of the one before it.
+        for at in 0..COUNT {
+            many.mappings.push(Mapping {
+                start: at << 20,
+                limit: (at << 20) + (1 << 20) + (at & 1) * 4096,
+                offset: at << 12,
+                ..Mapping::default()
+            });
+        }
+        let sum = Sum::from_profile(&many, Limits::default())
+            .unwrap()
+            .finish();
+        let mut ranges: Vec<_> = (sum.mappings.iter())
+            .map(|mapping| (mapping.start, mapping.limit))
+            .collect();
+        ranges.sort_unstable();
+        assert_eq!(ranges.len() as u64, COUNT);
+        assert!(ranges.is_sorted_by(|one, next| one.1 <= next.0));
+    }
 
     /// A profile with one mapping at `start` and a sample at each position, with its value.
     fn profile(file: &str, start: u64, samples: &[(u64, i64)]) -> Profile {
@@ -315,7 +354,7 @@ mod tests {
     #[test]
     fn stacks_are_equal_where_the_code_is_wherever_it_was_loaded() {
         let first = profile("/a", 0x10_0000, &[(1, 10), (2, 20)]);
-        let mut sum = Sum::of(&first, Limits::default()).unwrap();
+        let mut sum = Sum::from_profile(&first, Limits::default()).unwrap();
         sum.add(&profile("/a", 0x77_0000, &[(2, 5), (3, 7)]))
             .unwrap();
         // Another file at the address of the first.
@@ -334,7 +373,7 @@ mod tests {
     #[test]
     fn kinds_are_not_mixed_and_sums_do_not_overflow() {
         let first = profile("/a", 0, &[(1, i64::MAX)]);
-        let mut sum = Sum::of(&first, Limits::default()).unwrap();
+        let mut sum = Sum::from_profile(&first, Limits::default()).unwrap();
         sum.add(&first).unwrap();
         let mut other = first.clone();
         other.sample_types[0].name = "other".to_owned();

@@ -5,8 +5,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use plimsoll::preload;
-use plimsoll_sys::os::{self, probe, syscall};
+use crate::reporting;
+use plimsoll_process::probe;
+use plimsoll_sys::os::{self, syscall};
 
 use crate::next::Next;
 
@@ -54,7 +55,7 @@ fn before_limit(process: libc::pid_t, resource: c_int, limit: *const libc::rlimi
     let least = match resource {
         libc::RLIMIT_AS => {
             if allowed != libc::RLIM_INFINITY {
-                preload::before_address_space_limit(allowed as usize);
+                reporting::before_address_space_limit(allowed as usize);
             }
             return;
         }
@@ -62,7 +63,7 @@ fn before_limit(process: libc::pid_t, resource: c_int, limit: *const libc::rlimi
         _ => FEW_FILES,
     };
     if allowed < least {
-        preload::before_confinement();
+        reporting::before_confinement();
     }
 }
 
@@ -127,10 +128,10 @@ unsafe fn set_limit(
     result as c_int
 }
 
-/// As [`preload::before_confinement`], for calls after which children may be in another namespace.
+/// As [`reporting::before_confinement`], for calls after which children may be in another namespace.
 fn before_namespace() {
-    preload::before_confinement();
-    preload::note_namespace();
+    reporting::before_confinement();
+    reporting::note_namespace();
 }
 
 /// The parts that only a process of one thread may separate. A new user namespace implies some of them.
@@ -146,7 +147,7 @@ const ENTERED_BY_ONE_THREAD: c_int = libc::CLONE_NEWNS | libc::CLONE_NEWUSER | l
 fn before_unshare(what: c_int) {
     before_namespace();
     if what & OF_ONE_THREAD != 0 {
-        preload::leave_one_thread();
+        reporting::leave_one_thread();
     }
 }
 
@@ -154,11 +155,11 @@ fn before_setns(_: c_int, kind: c_int) {
     before_namespace();
     // Without a kind, the file decides.
     if kind == 0 || kind & ENTERED_BY_ONE_THREAD != 0 {
-        preload::leave_one_thread();
+        reporting::leave_one_thread();
     }
 }
 
-confines! { preload::before_confinement() =>
+confines! { reporting::before_confinement() =>
     chroot(path: *const libc::c_char);
     setuid(user: libc::uid_t);
     seteuid(user: libc::uid_t);

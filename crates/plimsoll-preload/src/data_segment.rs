@@ -4,12 +4,27 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use plimsoll::preload::{self, DataCaller};
+use plimsoll_core::alloc::mappings::{self, DataCaller, move_data_end};
+use plimsoll_interpose::mappings::Call;
 
 use crate::next::Next;
 
 type Sbrk = unsafe extern "C" fn(isize) -> *mut c_void;
 type Brk = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+// No other object shall replace it.
+std::arch::global_asm!(".hidden plimsoll_interpose_first_mapping_hook");
+
+/// The hook of mappings until the start, for allocators that map memory in their constructors. The crate
+/// `plimsoll-interpose` refers to it by this name.
+///
+/// # Safety
+/// As the function that was called.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn plimsoll_interpose_first_mapping_hook(call: &Call) -> isize {
+    // SAFETY: the contracts are the same.
+    unsafe { mappings::called(call) }
+}
 
 static SBRK: Next = Next::new("sbrk\0");
 static BRK: Next = Next::new("brk\0");
@@ -51,7 +66,9 @@ unsafe extern "C" fn sbrk_called(
         frame,
     };
     let after = before.wrapping_add_signed(increment);
-    preload::move_data_end(before, after, caller, make, |&start| start != refused())
+    // The kernel leaves the end where it was if it lay below the segment, and the C library reports no failure then.
+    let is_made = |&start: &*mut c_void| start != refused() && end_of(next) != before;
+    move_data_end(before, after, caller, make, is_made)
 }
 
 unsafe extern "C" fn brk_called(
@@ -70,9 +87,9 @@ unsafe extern "C" fn brk_called(
     };
     // SAFETY: `next` is the C library's function of that name, which has this type; the program makes this call.
     let make = || unsafe { std::mem::transmute::<*mut c_void, Brk>(next)(end) };
-    preload::move_data_end(end_of(sbrk), end as usize, caller, make, |&result| {
-        result == 0
-    })
+    let before = end_of(sbrk);
+    let is_made = |&result: &c_int| result == 0 && end_of(sbrk) != before;
+    move_data_end(before, end as usize, caller, make, is_made)
 }
 
 fn next_sbrk() -> Option<Sbrk> {

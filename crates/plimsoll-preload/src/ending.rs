@@ -8,7 +8,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use plimsoll::preload;
+use crate::reporting;
 
 use crate::next::Next;
 
@@ -30,7 +30,7 @@ pub(crate) fn prepare() {
 }
 
 extern "C" fn at_end(_: *mut c_void) {
-    preload::report("exit");
+    reporting::report("exit");
 }
 
 macro_rules! ends {
@@ -40,7 +40,7 @@ macro_rules! ends {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(status: c_int) -> ! {
             static NEXT: Next = Next::new(concat!(stringify!($name), "\0"));
-            preload::report(stringify!($name));
+            reporting::report(stringify!($name));
             if let Some(next) = NEXT.get() {
                 // SAFETY: `next` is the C library's function of that name, which does not return.
                 unsafe {

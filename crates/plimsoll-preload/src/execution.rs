@@ -13,9 +13,10 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use plimsoll::preload;
+use crate::reporting;
+use plimsoll_process::probe;
 use plimsoll_sys::os::region::PAGE;
-use plimsoll_sys::os::{filter, probe, syscall};
+use plimsoll_sys::os::{filter, syscall};
 
 use crate::arch::Call;
 use crate::next::Next;
@@ -83,7 +84,7 @@ impl Wanted {
     }
 
     /// Returns the error for which a program that this process executes cannot report; 0 if it can.
-    fn obstacle(&self) -> preload::Obstacle {
+    fn obstacle(&self) -> reporting::Obstacle {
         let directory = || {
             let value = self.variables.iter().find_map(|variable| {
                 let text = variable.as_bytes_with_nul();
@@ -104,16 +105,31 @@ impl Wanted {
     /// # Safety
     /// `environment` must be null, or a null-terminated list of C strings.
     unsafe fn is_in(&self, environment: Strings) -> bool {
-        let (mut is_loaded, mut has_directory) = (false, false);
         // SAFETY: this function has the contract of `entries`.
-        for entry in unsafe { entries(environment) } {
+        let mut entries = unsafe { entries(environment) };
+        let has_directory = entries.any(|entry| {
             // SAFETY: `entry` is a C string, by this function's contract.
             let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
-            has_directory |= text.starts_with(DIRECTORY);
+            text.starts_with(DIRECTORY)
+        });
+        // SAFETY: this function has the contract of the other.
+        has_directory && unsafe { self.is_preloaded_in(environment) }
+    }
+
+    /// Returns whether an environment loads this library before all others.
+    ///
+    /// # Safety
+    /// `environment` must be null, or a null-terminated list of C strings.
+    unsafe fn is_preloaded_in(&self, environment: Strings) -> bool {
+        // SAFETY: this function has the contract of `entries`.
+        let mut entries = unsafe { entries(environment) };
+        entries.any(|entry| {
+            // SAFETY: `entry` is a C string, by this function's contract.
+            let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
             let preloaded = text.strip_prefix(PRELOAD);
-            is_loaded |= preloaded.is_some_and(|all| all.starts_with(self.library.to_bytes()));
-        }
-        is_loaded && has_directory
+            let rest = preloaded.and_then(|all| all.strip_prefix(self.library.to_bytes()));
+            rest.is_some_and(|rest| matches!(rest.first(), None | Some(b':')))
+        })
     }
 }
 
@@ -140,16 +156,15 @@ impl Call {
         unsafe { self.argument(at) as Strings }
     }
 
-    /// Appends the arguments from index `from` up to and including a null. Returns the index after it; `None` if the
-    /// list is full.
-    unsafe fn list(&self, from: usize, to: &mut impl Pointers) -> Option<usize> {
+    /// Appends the arguments from index `from` up to and including a null. Returns `None` if the list is full.
+    unsafe fn list(&self, from: usize, to: &mut impl Pointers) -> Option<()> {
         for at in from.. {
             // SAFETY: a null argument ends the list, by this function's contract, and no argument
             // after it is read.
             let argument = unsafe { self.argument(at) } as *const c_char;
             to.push(argument)?;
             if argument.is_null() {
-                return Some(at + 1);
+                return Some(());
             }
         }
         None
@@ -201,7 +216,7 @@ unsafe fn observed(of: usize, call: &Call, wanted: &Wanted) -> bool {
     // SAFETY: each of the functions has that argument.
     let name = unsafe { call.argument(usize::from(of == EXECVEAT)) };
     let name = if of == FEXECVE { 0 } else { name };
-    if preload::reports() {
+    if reporting::reports() {
         // A program that inherits a system call filter is not observed.
         let is_restricted = filter::is_restricted();
         let obstacle = if is_restricted {
@@ -209,26 +224,28 @@ unsafe fn observed(of: usize, call: &Call, wanted: &Wanted) -> bool {
         } else {
             wanted.obstacle()
         };
-        with_name(name, |name| preload::report_execution(name, obstacle));
+        with_name(name, |name| reporting::report_execution(name, obstacle));
         if !is_restricted {
             // SAFETY: `call` is a call of function number `of`, by this function's contract. The closure gets its
             // environment.
             let has_failed = unsafe {
                 execute(of, call, &mut Vec::new(), |environment, run| {
                     if obstacle == 0 && !wanted.is_in(environment) {
-                        run(Environment::of(environment, wanted).list.as_ptr());
+                        run(Environment::from_environment(environment, wanted)
+                            .list
+                            .as_ptr());
                     }
                 })
             };
             if has_failed {
-                preload::note_failed_execution();
+                reporting::note_failed_execution();
                 return true;
             }
         }
     } else if wanted.follows_children {
         let obstacle = wanted.obstacle();
         with_name(name, |name| {
-            preload::note_execution_in_child(name, obstacle)
+            reporting::note_execution_in_child(name, obstacle)
         });
     }
     if !wanted.follows_children {
@@ -237,14 +254,45 @@ unsafe fn observed(of: usize, call: &Call, wanted: &Wanted) -> bool {
     let can_load = wanted.error_of_library() == 0;
     // SAFETY: as above.
     unsafe {
+        let environment = environment(of, call);
+        let has_to_change = match can_load {
+            true => !filter::is_restricted() && !wanted.is_in(environment),
+            false => wanted.is_preloaded_in(environment),
+        };
+        has_to_change && execute_on_stack(of, call, wanted, can_load)
+    }
+}
+
+/// Returns the environment of a call.
+unsafe fn environment(of: usize, call: &Call) -> Strings {
+    // SAFETY: `call` is a call of function number `of`, by this function's contract.
+    unsafe {
+        match of {
+            EXECVE | EXECVPE | FEXECVE => call.strings(2),
+            EXECV | EXECVP | EXECL | EXECLP => environ,
+            EXECLE => {
+                let mut last = 1;
+                while call.argument(last) != 0 {
+                    last += 1;
+                }
+                call.strings(last + 1)
+            }
+            _ => call.strings(3),
+        }
+    }
+}
+
+/// Makes the call with settings and library, or without the library, in lists on the stack: a child of `vfork` allocates
+/// nothing. Not inlined, since its stack may be small, and few calls need another environment. Returns as [`execute`].
+#[inline(never)]
+unsafe fn execute_on_stack(of: usize, call: &Call, wanted: &Wanted, can_load: bool) -> bool {
+    // SAFETY: this function has the contract of `execute`. The closure gets the environment of the call.
+    unsafe {
         execute(of, call, &mut OnStack::new(), |environment, run| {
             let (mut list, mut others) = (OnStack::new(), [0; 4096]);
-            let changed = if !can_load {
-                without_library(environment, &wanted.library, &mut list, &mut others)
-            } else if wanted.is_in(environment) || filter::is_restricted() {
-                None
-            } else {
-                with_settings(environment, wanted, &mut list, &mut others)
+            let changed = match can_load {
+                true => with_settings(environment, wanted, &mut list, &mut others),
+                false => without_library(environment, &wanted.library, &mut list, &mut others),
             };
             if changed.is_some() {
                 run(list.as_ptr());
@@ -279,7 +327,7 @@ macro_rules! spawns {
                 // SAFETY: by C's contract, the environment is null or a null-terminated list of C strings.
                 let needs_settings = || unsafe { !wanted.is_in(environment) };
                 wanted.follows_children
-                    && preload::reports()
+                    && reporting::reports()
                     && !filter::is_restricted()
                     && needs_settings()
                     && wanted.obstacle() == 0
@@ -292,14 +340,14 @@ macro_rules! spawns {
                     next(process, path, actions, attributes, arguments, environment)
                 };
                 match wanted {
-                    Some(wanted) => spawn(Environment::of(environment, wanted).list.as_ptr()),
+                    Some(wanted) => spawn(Environment::from_environment(environment, wanted).list.as_ptr()),
                     None => spawn(environment),
                 }
             };
             if result == 0 && !process.is_null() {
                 // SAFETY: the C library has written the number.
                 let process = unsafe { process.read() };
-                with_name(path as usize, |name| preload::note_spawned(process as u32, name));
+                with_name(path as usize, |name| reporting::note_spawned(process as u32, name));
             }
             result
         }
@@ -374,22 +422,20 @@ unsafe fn execute(
     // SAFETY: `call` is a call of function number `of`, by this function's contract. Each function
     // is called with its own type.
     unsafe {
-        let (function, arguments, environment) = match of {
-            EXECVE | EXECVPE | FEXECVE => (of, call.strings(1), call.strings(2)),
-            EXECV => (EXECVE, call.strings(1), environ),
-            EXECVP => (EXECVPE, call.strings(1), environ),
+        let (function, arguments) = match of {
+            EXECVE | EXECVPE | FEXECVE => (of, call.strings(1)),
+            EXECV => (EXECVE, call.strings(1)),
+            EXECVP => (EXECVPE, call.strings(1)),
             EXECL | EXECLP | EXECLE => {
-                let Some(behind) = call.list(1, arguments) else {
+                if call.list(1, arguments).is_none() {
                     return false;
-                };
-                match of {
-                    EXECL => (EXECVE, arguments.as_ptr(), environ),
-                    EXECLP => (EXECVPE, arguments.as_ptr(), environ),
-                    _ => (EXECVE, arguments.as_ptr(), call.strings(behind)),
                 }
+                let function = if of == EXECLP { EXECVPE } else { EXECVE };
+                (function, arguments.as_ptr())
             }
-            _ => (of, call.strings(2), call.strings(3)),
+            _ => (of, call.strings(2)),
         };
+        let environment = environment(of, call);
         let Some(next) = FUNCTIONS[function].get() else {
             return false;
         };
@@ -515,7 +561,7 @@ impl Environment {
     ///
     /// # Safety
     /// `environment` must be null, or a null-terminated list of C strings.
-    unsafe fn of(environment: Strings, wanted: &Wanted) -> Self {
+    unsafe fn from_environment(environment: Strings, wanted: &Wanted) -> Self {
         let mut preload = wanted.preload.to_bytes().to_vec();
         let mut list = Vec::new();
         // SAFETY: this function has the contract of `entries`.

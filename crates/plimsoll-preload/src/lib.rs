@@ -14,17 +14,16 @@ mod confinement;
 mod data_segment;
 mod ending;
 mod execution;
+mod malloc;
 mod memory;
 mod next;
 mod operators;
+mod own_heap;
 mod relocation;
+mod reporting;
 mod signals;
 mod start;
 mod unloading;
-
-/// The heap of this library, whose allocations count in none of the program's figures.
-#[global_allocator]
-static HEAP: plimsoll::preload::OwnHeap = plimsoll::preload::OwnHeap;
 
 // Links the functions of that crate.
 use plimsoll_interpose as _;

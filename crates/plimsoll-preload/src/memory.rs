@@ -2,17 +2,16 @@
 
 use std::ffi::{c_int, c_void};
 
-use plimsoll::preload;
-
+use crate::malloc;
 use crate::next::Next;
 
 /// # Safety
 /// The requirements of C's `malloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-    // SAFETY: this entry point has the contract of C's `malloc`, which `preload::malloc` shares.
+    // SAFETY: this entry point has the contract of C's `malloc`, which `malloc::malloc` shares.
     // The same holds for each function below and its namesake in C.
-    unsafe { preload::malloc(size) }
+    unsafe { malloc::malloc(size) }
 }
 
 /// # Safety
@@ -20,7 +19,7 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: as C's `free` requires, `block` is null or a live block.
-    unsafe { preload::free(block) }
+    unsafe { malloc::free(block) }
 }
 
 /// # Safety
@@ -28,7 +27,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: usize, each: usize) -> *mut c_void {
     // SAFETY: C's `calloc` has no condition on its arguments.
-    unsafe { preload::calloc(count, each) }
+    unsafe { malloc::calloc(count, each) }
 }
 
 /// # Safety
@@ -36,7 +35,7 @@ pub unsafe extern "C" fn calloc(count: usize, each: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: as C's `realloc` requires, `block` is null or a live block.
-    unsafe { preload::realloc(block, size) }
+    unsafe { malloc::realloc(block, size) }
 }
 
 /// # Safety
@@ -53,12 +52,12 @@ pub unsafe extern "C" fn reallocarray(
     // that name has this type.
     unsafe {
         // The block is of an allocator in the program, whose `realloc` the C library calls.
-        if preload::program_has_allocator()
+        if malloc::has_allocator()
             && let Some(next) = NEXT.get()
         {
             return std::mem::transmute::<*mut c_void, This>(next)(block, count, each);
         }
-        preload::reallocarray(block, count, each)
+        malloc::reallocarray(block, count, each)
     }
 }
 
@@ -66,16 +65,16 @@ pub unsafe extern "C" fn reallocarray(
 /// The requirements of C's `memalign`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
-    // SAFETY: `preload::memalign` checks the alignment.
-    unsafe { preload::memalign(align, size) }
+    // SAFETY: `malloc::memalign` checks the alignment.
+    unsafe { malloc::memalign(align, size) }
 }
 
 /// # Safety
 /// The requirements of C's `aligned_alloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
-    // SAFETY: `preload::memalign` checks the alignment.
-    unsafe { preload::memalign(align, size) }
+    // SAFETY: `malloc::memalign` checks the alignment.
+    unsafe { malloc::memalign(align, size) }
 }
 
 /// # Safety
@@ -84,7 +83,7 @@ pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void
 pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) -> c_int {
     // SAFETY: as C's `posix_memalign` requires, `to` is valid for a write. The callee checks the
     // alignment.
-    unsafe { preload::posix_memalign(to, align, size) }
+    unsafe { malloc::posix_memalign(to, align, size) }
 }
 
 /// # Safety
@@ -92,7 +91,7 @@ pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
     // SAFETY: the size of a page is a valid alignment.
-    unsafe { preload::memalign(page(), size) }
+    unsafe { malloc::memalign(page(), size) }
 }
 
 /// # Safety
@@ -101,9 +100,9 @@ pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
 pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
     match size.checked_next_multiple_of(page()) {
         // SAFETY: the size of a page is a valid alignment.
-        Some(size) => unsafe { preload::memalign(page(), size) },
-        // SAFETY: `preload::malloc` accepts any size; this one fails.
-        None => unsafe { preload::malloc(usize::MAX) },
+        Some(size) => unsafe { malloc::memalign(page(), size) },
+        // SAFETY: `malloc::malloc` accepts any size; this one fails.
+        None => unsafe { malloc::malloc(usize::MAX) },
     }
 }
 
@@ -112,7 +111,7 @@ pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     // SAFETY: as C's `malloc_usable_size` requires, `block` is null or a live block.
-    unsafe { preload::usable_size(block) }
+    unsafe { malloc::usable_size(block) }
 }
 
 fn page() -> usize {

@@ -10,7 +10,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use plimsoll::preload;
+use crate::malloc;
 
 use crate::next::Next;
 
@@ -47,10 +47,7 @@ impl Operator {
     #[cold]
     fn find_out(&self) -> Option<*mut c_void> {
         // Concurrent calls have the same result.
-        let other = self
-            .next
-            .get()
-            .filter(|&next| !preload::is_allocators(next));
+        let other = self.next.get().filter(|&next| !malloc::is_allocators(next));
         let taken = if other.is_some() { IS_LEFT } else { IS_TAKEN };
         self.taken.store(taken, Ordering::Relaxed);
         other
@@ -59,13 +56,13 @@ impl Operator {
 
 /// Allocates a block. C++ requires memory for one byte if the size is 0.
 unsafe fn make(size: usize) -> *mut c_void {
-    // SAFETY: `preload::malloc` accepts any size.
-    unsafe { preload::malloc(size.max(1)) }
+    // SAFETY: `malloc::malloc` accepts any size.
+    unsafe { malloc::malloc(size.max(1)) }
 }
 
 unsafe fn make_aligned(size: usize, align: usize) -> *mut c_void {
-    // SAFETY: `preload::memalign` accepts any size, and checks the alignment.
-    unsafe { preload::memalign(align, size.max(1)) }
+    // SAFETY: `malloc::memalign` accepts any size, and checks the alignment.
+    unsafe { malloc::memalign(align, size.max(1)) }
 }
 
 macro_rules! operators {
@@ -110,7 +107,7 @@ macro_rules! operators {
                     Some(other) => {
                         std::mem::transmute::<*mut c_void, This>(other)(block, $($argument),*)
                     }
-                    None => preload::free(block),
+                    None => malloc::free(block),
                 }
             }
         }

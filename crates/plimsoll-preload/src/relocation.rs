@@ -5,12 +5,12 @@
 //! an allocator in the program can be redirected: no constructor has allocated memory or created a
 //! thread.
 
-use plimsoll::preload;
+use crate::malloc;
 
 crate::arch::relocation!(at_relocation);
 
 /// Runs in the loader: without thread-local storage, and without the library's own heap.
 fn at_relocation() {
     // SAFETY: the loader has not started the program.
-    unsafe { preload::redirect_program() }
+    unsafe { malloc::redirect() }
 }

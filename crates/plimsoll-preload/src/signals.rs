@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::{MaybeUninit, zeroed};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use plimsoll::preload;
+use crate::reporting;
 use plimsoll_sys::arch;
 use plimsoll_sys::os::signals::{BlockedSignals, Cause, FATAL, Fatal};
 
@@ -173,19 +173,22 @@ unsafe fn set(next: &Next, signal: c_int, handler: usize) -> usize {
 fn takes_place(signal: c_int) -> bool {
     PREPARED.load(Ordering::Relaxed)
         && handled().any(|handled| handled.number == signal)
-        && preload::reports()
+        && reporting::reports()
 }
 
 /// The handler of all fatal signals.
 unsafe extern "C" fn ends(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     // SAFETY: actions and masks are valid, and the system passes a valid or null `info`.
     unsafe {
-        let cause = match Fatal::of(signal) {
+        let cause = match Fatal::from_number(signal) {
             Some(fatal) if !info.is_null() && (*info).si_code > 0 => fatal.cause,
             _ => Cause::Sender,
         };
         let by_instruction = cause != Cause::Sender;
-        if preload::reports() && !by_instruction && preload::put_off(signal) {
+        if reporting::reports()
+            && !by_instruction
+            && plimsoll_core::deferred_signals::put_off(signal)
+        {
             return;
         }
         let errno = *libc::__errno_location();
@@ -194,7 +197,7 @@ unsafe extern "C" fn ends(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_v
         real_sigaction(signal, &default, std::ptr::null_mut());
         // A handler of the program that forks would wait for the report below it.
         let _blocked = BlockedSignals::new();
-        if preload::reports() {
+        if reporting::reports() {
             end_at_last(signal);
             on_own_stack(signal as usize);
         }
@@ -236,9 +239,9 @@ unsafe fn on_own_stack(signal: usize) {
         let me = unsafe { libc::pthread_self() } as usize;
         match WRITER.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
-                preload::abandon_what_is_under_way();
-                let fatal = Fatal::of(signal as usize as c_int);
-                preload::report_blocked(fatal.map_or("signal", |fatal| fatal.name));
+                reporting::abandon_what_is_under_way();
+                let fatal = Fatal::from_number(signal as usize as c_int);
+                reporting::report_blocked(fatal.map_or("signal", |fatal| fatal.name));
             }
             Err(writer) if writer == me => {}
             Err(_) => loop {

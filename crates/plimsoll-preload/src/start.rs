@@ -17,10 +17,10 @@ use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use plimsoll::preload;
+use crate::reporting;
 use plimsoll_sys::os::{filter, region::is_page_size_supported};
 
-use crate::{ending, execution, relocation, signals};
+use crate::{ending, execution, malloc, relocation, signals};
 
 /// Variables that only this library reads.
 const OURS: [&str; 5] = [
@@ -40,17 +40,18 @@ static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
     relocation::keep();
-    preload::open();
-    if !preload::may_obey_environment() || filter::is_restricted() || !is_page_size_supported() {
+    reporting::open();
+    if !reporting::may_obey_environment() || filter::is_restricted() || !is_page_size_supported() {
         return leave_no_trace();
     }
     let children = variable(OURS[2]).is_some();
     if let Some(directory) = variable(OURS[1]) {
         let directory = PathBuf::from(OsStr::from_bytes(directory));
-        preload::begin(directory, children, variable(OURS[3]).is_some());
+        let wall = variable(OURS[3]).is_some();
+        reporting::begin(&malloc::Library, directory, children, wall);
         signals::prepare();
         ending::prepare();
-        preload::call_around_filters(signals::before_filter, signals::prepare);
+        reporting::call_around_filters(signals::before_filter, signals::prepare);
     }
     execution::prepare(variables(), library(), children);
     if children {

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use plimsoll::preload;
+use crate::reporting;
 
 use crate::next::Next;
 
@@ -15,7 +15,7 @@ pub unsafe extern "C" fn dlclose(library: *mut c_void) -> c_int {
     let Some(next) = NEXT.get() else {
         return -1;
     };
-    preload::around_unloading(|| {
+    reporting::around_unloading(|| {
         // SAFETY: `next` is the C library's function of that name, which has this type and gets the caller's argument.
         unsafe { std::mem::transmute::<*mut c_void, Close>(next)(library) }
     })

@@ -12,8 +12,7 @@
 //! A server implements [`Pages`](pages::Pages). It also decides how threads are started: those of the
 //! library are Plimsoll's own.
 //!
-//! This crate is a part of `plimsoll`, which depends on exactly its version; its interface may change
-//! with every version.
+//! All items of this crate may change in any version: the crates of Plimsoll require each other in exactly one version.
 
 pub mod access;
 pub mod answer;

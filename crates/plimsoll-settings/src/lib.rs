@@ -4,8 +4,11 @@
 //! An error is the predicate of a sentence whose subject is the value, such as `is not a number of
 //! bytes`. Nothing allocates: the library parses its environment inside the first allocation.
 //!
-//! This crate is a part of `plimsoll`, which depends on exactly its version; its interface may change
-//! with every version.
+//! All items of this crate may change in any version: the crates of Plimsoll require each other in exactly one version.
+
+mod table;
+
+pub use table::{Setting, all, has};
 
 /// Returns the words of a setting in order, each with its value. The value of a word without `=` is
 /// `None`.

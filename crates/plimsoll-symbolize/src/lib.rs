@@ -1,13 +1,8 @@
-//! Resolves return addresses to functions, files, lines and inlined calls. [`resolve()`] does so
-//! for this process, and [`offline`] for an ended process, from the files that it had mapped.
+//! Resolves return addresses to functions, files, lines and inlined calls: [`resolve()`] in this process, [`offline`] for an
+//! ended one, from the files that it had mapped. Not for hooks: it reads files, allocates, and takes the loader's lock.
 //!
-//! Not for use in hooks: resolution reads files, allocates, and takes the loader's lock.
-//!
-//! This crate is a part of `plimsoll`, which depends on exactly its version. Its interface may
-//! change with every version.
+//! All items may change in any version: the crates of Plimsoll require each other in exactly one version.
 
-pub mod leaves;
-pub mod shown;
 mod symbol;
 
 pub use symbol::{

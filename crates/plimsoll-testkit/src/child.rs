@@ -131,6 +131,18 @@ pub fn full_name(name: &str) -> String {
     tests.remove(0)
 }
 
+/// Waits for the end of a child of this process, also if signals of other tests interrupt the call. Returns its status,
+/// as `waitpid` reports it. Neither allocates nor locks.
+pub fn wait(child: i32) -> i32 {
+    let mut status = -1;
+    // SAFETY: the status is writable.
+    while unsafe { libc::waitpid(child, &raw mut status, 0) } != child {
+        let error = std::io::Error::last_os_error();
+        assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "{error}");
+    }
+    status
+}
+
 /// Lists the tests of this binary that the arguments select.
 pub(crate) fn list(arguments: &[String]) -> Vec<String> {
     let output = Command::new(std::env::current_exe().expect("the test has a path"))

@@ -8,8 +8,8 @@
 //! pointer and a return address.
 
 use crate::arch::{self, BEGINNING, Call};
-use crate::memory::Memory;
 use crate::modules::{Lookup, ModuleList};
+use plimsoll_process::stack_memory::Memory;
 
 /// The range of the stack that is searched, in bytes.
 const SEARCHED: usize = 16 << 10;

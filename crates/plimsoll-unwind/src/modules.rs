@@ -8,20 +8,19 @@
 //! listed library is still loaded; glibc's `_dl_find_object` does so without a lock. It also finds
 //! libraries that the list lacks. Their tables are then read anew for each frame.
 
-mod initial;
 mod loaded_object;
 
 use std::ops::Range;
 
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, ParsedEhFrameHdr};
 
-use plimsoll_sys::os::loader::{self, Object, Segment};
+use plimsoll_process::loader::{self, LoadedObject, Object, Segment, initial};
 use plimsoll_sys::primitives::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::arch;
 use crate::frame_detection::{self, MAX_WITHOUT_PER_CENT};
 
-pub use loaded_object::LoadedObject;
+pub(crate) use loaded_object::module_of;
 
 /// One generation of the module list.
 pub struct ModuleList {
@@ -97,7 +96,7 @@ impl ModuleList {
         let first =
             LISTED_AT_START.compare_exchange(0, listed, Ordering::AcqRel, Ordering::Acquire);
         if first.is_ok() {
-            loaded_object::prepare();
+            loader::prepare();
         }
         // The loader lists objects in the order of loading, the program first. If this code is not
         // part of the program, objects that can be unloaded may precede it in that order.
@@ -279,7 +278,7 @@ impl Listing {
         // read the tables, and an object stays loaded as long as its code can be on a stack.
         let module = unsafe { Module::new(object.base, object.segments()) };
         self.modules.push(module);
-        self.names.push(initial::Names::of(object));
+        self.names.push(initial::Names::from_object(object));
     }
 }
 

@@ -24,14 +24,15 @@ use gimli::{
 use plimsoll_sys::os::region::PAGE;
 
 use crate::arch;
+use crate::cache_counts;
 use crate::frame_heuristics;
-use crate::memory::{Memory, StackMemory};
 use crate::modules::{Cfi, Lookup, ModuleList};
 use crate::registers::{Registers, Start};
 use crate::rules::{Key, Plain, Rule};
 use crate::walk::{End, Frames, Walk};
 use crate::walk_cache::Trail;
 use known_rules::{RULES, permanent_rules};
+use plimsoll_process::stack_memory::{Memory, StackMemory};
 
 type Bytes = EndianSlice<'static, LittleEndian>;
 
@@ -87,6 +88,7 @@ pub fn walk_with_positions(
         context,
         limit: start.limit() as u64,
         believed_records: 0,
+        rules: (0, 0),
     };
     walker.walk(frames, note)
 }
@@ -117,6 +119,7 @@ pub fn walk_without_frame_pointer(
         context,
         limit: u64::MAX,
         believed_records: 0,
+        rules: (0, 0),
     };
     walker.walk(frames, note)
 }
@@ -142,6 +145,8 @@ struct Walker<'a, M> {
     believed_records: usize,
     /// Records the words on which the walk depends.
     trail: Option<&'a mut Trail>,
+    /// The frames whose rules were cached, and those whose were not.
+    rules: (u32, u32),
 }
 
 impl<M: Memory> Walker<'_, M> {
@@ -150,7 +155,7 @@ impl<M: Memory> Walker<'_, M> {
         let mut depth = 0;
         let end = loop {
             let Some(place) = frames.place(depth) else {
-                break End::Room;
+                break End::Full;
             };
             match self.step() {
                 Step::Caller if self.at.stack <= self.limit => {
@@ -165,6 +170,7 @@ impl<M: Memory> Walker<'_, M> {
             }
             depth += 1;
         };
+        cache_counts::count_rules(self.rules.0, self.rules.1);
         frames.finish(depth, end)
     }
 
@@ -179,7 +185,10 @@ impl<M: Memory> Walker<'_, M> {
         let permanent = Key::new(address, 0);
         let rules = permanent_rules();
         let rule = match rules.get(permanent) {
-            Some(rule) => rule,
+            Some(rule) => {
+                self.rules.0 += 1;
+                rule
+            }
             None => {
                 let (rules, cfi, key) = match self.modules.look_up(address) {
                     Lookup::Permanent(cfi) => (rules, cfi, permanent),
@@ -192,7 +201,12 @@ impl<M: Memory> Walker<'_, M> {
                     Lookup::Unlisted(object) => return self.step_in_unlisted(address, &object),
                     Lookup::NotCode => return self.without_tables(address),
                 };
-                rules.get(key).unwrap_or_else(|| {
+                let cached = rules.get(key);
+                match cached {
+                    Some(_) => self.rules.0 += 1,
+                    None => self.rules.1 += 1,
+                }
+                cached.unwrap_or_else(|| {
                     let rule = rule_of(cfi, address, self.context);
                     rules.put(key, rule);
                     rule
@@ -483,6 +497,3 @@ impl Cfi {
         fde.contains(address as u64).then_some(fde)
     }
 }
-
-#[cfg(test)]
-mod tests;

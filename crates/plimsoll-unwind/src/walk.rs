@@ -1,6 +1,6 @@
 //! The result of a walk, and the memory for its frames.
 
-use plimsoll_sys::deep_stacks::LEFT_OUT;
+use plimsoll_process::deep_stacks::LEFT_OUT;
 
 /// The maximum number of frames that are walked for the root end of a stack.
 const MAX_WALKED: usize = 16_384;
@@ -21,7 +21,7 @@ pub enum End {
     /// The walk reached the beginning of the thread's stack.
     Outermost = 0,
     /// The buffer of frames was full.
-    Room = 1,
+    Full = 1,
     /// The tables or the memory do not lead to a caller.
     Lost = 2,
     /// The list of modules is outdated: code was loaded or unloaded. The walk could not read its
@@ -34,7 +34,7 @@ impl End {
     pub fn from_number(number: u32) -> Self {
         match number {
             0 => Self::Outermost,
-            1 => Self::Room,
+            1 => Self::Full,
             2 => Self::Lost,
             _ => Self::Stale,
         }
@@ -109,7 +109,7 @@ impl<'a> Frames<'a> {
         if end != End::Outermost {
             return walk(end);
         }
-        let walk = walk(End::Room);
+        let walk = walk(End::Full);
         ring.rotate_left((depth - frames.len()) % ring.len());
         let root = frames.len() - ring.len();
         frames[root - 1] = LEFT_OUT;
@@ -129,7 +129,7 @@ mod tests {
         let mut found = 0;
         let end = loop {
             let Some(place) = memory.place(found) else {
-                break End::Room;
+                break End::Full;
             };
             if found == depth {
                 break end;
@@ -152,7 +152,7 @@ mod tests {
                     } else {
                         let leaf = &all[..limit - root - 1];
                         let both = [leaf, &[LEFT_OUT], &all[depth - root..]].concat();
-                        (both, End::Room)
+                        (both, End::Full)
                     };
                     let found = walked(depth, End::Outermost, limit, root);
                     assert_eq!(found, expected, "{limit} {root} {depth}");
@@ -170,7 +170,7 @@ mod tests {
         }
         let all = |depth| walked(depth, End::Outermost, 10, 3);
         assert_eq!(all(MAX_WALKED - 1).0[6], LEFT_OUT);
-        assert_eq!(all(MAX_WALKED), (leaf.clone(), End::Room));
-        assert_eq!(walked(30, End::Outermost, 10, 0), (leaf, End::Room));
+        assert_eq!(all(MAX_WALKED), (leaf.clone(), End::Full));
+        assert_eq!(walked(30, End::Outermost, 10, 0), (leaf, End::Full));
     }
 }

@@ -22,19 +22,22 @@ use plimsoll_sys::os::region::PAGE;
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::arch;
-use crate::memory;
+use crate::cache_counts::{Answer, count_walk};
 use crate::registers::{Registers, Start};
+use plimsoll_process::stack_memory as memory;
 
 /// The name that the user of the cache assigned to a stack; 0 for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StackName(pub u32);
 
 /// The most words that a stored walk may have read.
-const MOST: usize = 96;
+pub const MAX_WORDS: usize = 96;
 
-/// The number of sets, a power of two, and of entries in each.
+/// The number of sets, a power of two.
 const SETS: usize = 128;
-const IN_SET: usize = 4;
+
+/// The number of walks that a set holds.
+pub const IN_SET: usize = 4;
 
 /// The position of a word, in words above the stack pointer, with flags for its kind.
 type Place = u32;
@@ -68,8 +71,8 @@ pub struct Trail {
     spoilt: bool,
     /// The last address of code that the module list lacks.
     unknown_code: Option<usize>,
-    places: [Place; MOST],
-    values: [u64; MOST],
+    places: [Place; MAX_WORDS],
+    values: [u64; MAX_WORDS],
 }
 
 #[derive(Clone, Copy)]
@@ -97,8 +100,8 @@ impl Trail {
             length: 0,
             spoilt: true,
             unknown_code: None,
-            places: [0; MOST],
-            values: [0; MOST],
+            places: [0; MAX_WORDS],
+            values: [0; MAX_WORDS],
         }
     }
 
@@ -176,7 +179,7 @@ impl Trail {
     fn note(&mut self, at: u64, what: Place, value: u64) {
         let distance = at.wrapping_sub(self.stack);
         let words = distance / 8;
-        if self.length == MOST || words > u64::from(WORDS) || distance % 8 != 0 {
+        if self.length == MAX_WORDS || words > u64::from(WORDS) || distance % 8 != 0 {
             self.spoilt = true;
             return;
         }
@@ -203,8 +206,8 @@ struct Entry {
     /// The stack's name in the lower half, if known, and the turn to which it belongs in the upper
     /// half.
     name: AtomicU64,
-    places: [AtomicU32; MOST],
-    values: [AtomicU64; MOST],
+    places: [AtomicU32; MAX_WORDS],
+    values: [AtomicU64; MAX_WORDS],
 }
 
 struct Set {
@@ -233,8 +236,8 @@ static WALKS: [[Entry; IN_SET]; SETS] = [const {
             length: AtomicU32::new(0),
             frame_pointer: AtomicU64::new(0),
             name: AtomicU64::new(0),
-            places: [const { AtomicU32::new(0) }; MOST],
-            values: [const { AtomicU64::new(0) }; MOST],
+            places: [const { AtomicU32::new(0) }; MAX_WORDS],
+            values: [const { AtomicU64::new(0) }; MAX_WORDS],
         }
     }; IN_SET]
 }; SETS];
@@ -255,7 +258,7 @@ pub struct Beginning {
 impl Beginning {
     /// Returns the key; `None` if the stack is not the calling thread's own.
     #[inline]
-    pub fn of(start: Start, way: WalkMethod) -> Option<Self> {
+    pub fn new(start: Start, way: WalkMethod) -> Option<Self> {
         let at = start.registers();
         let stack = at.stack as usize;
         let (low, high) = memory::known_range(stack);
@@ -307,7 +310,8 @@ pub struct Remembered {
 #[inline]
 pub fn find(from: &Beginning, mut keep: impl FnMut(usize, usize)) -> Option<(Remembered, usize)> {
     let set = from.set();
-    KEYS[set].keys.iter().enumerate().find_map(|(at, key)| {
+    let mut answer = Answer::Missing;
+    let found = KEYS[set].keys.iter().enumerate().find_map(|(at, key)| {
         let turn = key.turn.load(Ordering::Acquire);
         if key.start.load(Ordering::Relaxed) != from.key
             || key.depth.load(Ordering::Relaxed) != from.depth
@@ -321,9 +325,12 @@ pub fn find(from: &Beginning, mut keep: impl FnMut(usize, usize)) -> Option<(Rem
             WalkMethod::Tables => met.is_the_same_by_tables(from, &mut keep),
             WalkMethod::Chain => met.is_the_same_by_chain(from, &mut keep),
         };
+        answer = Answer::Changed;
         let count = count?;
         met.is_there().then_some((met, count))
-    })
+    });
+    count_walk(found.map_or(answer, |_| Answer::Found));
+    found
 }
 
 impl Remembered {
@@ -405,7 +412,7 @@ impl Remembered {
 
     #[inline]
     fn steps(&self) -> impl Iterator<Item = (Place, u64)> {
-        let length = (self.entry.length.load(Ordering::Relaxed) as usize).min(MOST);
+        let length = (self.entry.length.load(Ordering::Relaxed) as usize).min(MAX_WORDS);
         (0..length).map(|at| {
             let place = self.entry.places[at].load(Ordering::Relaxed);
             (place, self.entry.values[at].load(Ordering::Relaxed))

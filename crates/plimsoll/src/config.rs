@@ -3,23 +3,27 @@
 mod environment;
 mod missing;
 mod output;
-mod words;
+mod setters;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use environment::is_help;
 
-use crate::history;
-#[cfg(feature = "http")]
-use crate::http;
-use crate::memory_limit;
-use crate::profile;
+use crate::dump;
 use crate::signal_request::Signal;
-use crate::{dump, export, maintenance, task};
 use plimsoll_core::settings::{self, MemoryLimit};
 use plimsoll_core::stack::{self, Unwinder};
-use plimsoll_core::{thread, warning};
+use plimsoll_core::warning;
+use plimsoll_profiles::export;
+use plimsoll_profiles::maintenance;
+use plimsoll_profiles::profile;
+use plimsoll_serve::history;
+#[cfg(feature = "http")]
+use plimsoll_serve::http;
+use plimsoll_stats::memory_limit;
+use plimsoll_tasks::task;
+use plimsoll_threads::thread;
 
 /// The environment variable that contains all settings.
 const VARIABLE: &str = settings::VARIABLE;
@@ -43,31 +47,7 @@ pub fn start() -> Plimsoll {
 ///
 /// `PLIMSOLL=word=value,word=value`, with these words:
 ///
-/// | word | value | default |
-/// |---|---|---|
-/// | `block_rate` | waiting time between samples of the block profile: `1ms`, `1ns` for all, `0` for none | `0` |
-/// | `cpu_rate` | samples of the CPU profile for each second of CPU time, all the time: `19`, at most `1000`, `0` for none | `0` |
-/// | `dump_on` | when to write the stacks of all threads to standard error: `sigquit`, `panic`, `sigquit+panic` or `off` | `off` |
-/// | `go_names` | whether `/metrics` also contains the names of Go's client (`go_memstats_alloc_bytes`) and `process_*`: `on` or `off` | `off` |
-/// | `growth` | time between two readings of allocation sites for the report of growth: `10s`, or `off` | `10s` |
-/// | `heap_rate` | mean bytes between samples of the heap profile: `512k`, `1` for all, `0` for none | `512k` |
-/// | `history` | memory for the history of statistics and heap profiles: `4m`, or `off` | `4m` |
-/// | `http` | the address of the server for `/debug/pprof/`, `/debug/vars` and `/metrics`: `host:port`, a port of `127.0.0.1`, `unix:PATH`, or `off` | `off` |
-/// | `http_hosts` | host names other than `localhost` by which clients may reach the pages, separated by `+`; an IP address is always allowed: `app+debug.example.com` | none |
-/// | `http_token` | a token that clients of the pages must send, as bearer token or password; `file:PATH` for the first line of a file | none |
-/// | `leak_age` | waiting time after which a thread or task is probably leaked, if the number at its place rises: `600s` | `600s` |
-/// | `ledger` | how operations are counted: `auto`, `per-cpu`, `per-thread` or `fenced`; only from the environment | `auto` |
-/// | `long_poll` | shortest poll of a tracked task in the profile `longpoll`: `10ms`, `0` for none | `0` |
-/// | `memory_limit` | memory that the program should stay below: `512m`, `80%` of the available memory, `cgroup` or `off` | `off` |
-/// | `mutex_fraction` | one of this many releases of contended locks is recorded: `100`, `1` for all, `0` for none | `0` |
-/// | `out` | a directory for all profiles, written when the [`Plimsoll`] is dropped or the process exits; created at the start | none |
-/// | `out_on` | signals that also write the profiles of `out`, before they end the process: `sigterm`, `sigint`, `sigterm+sigint` or `off` | `off` |
-/// | `postmortem` | a file that keeps counts and heap profile if the process is killed, for `plimsoll report`; `%p` is the process, `%n` its namespace; only from the environment | none |
-/// | `stack_depth` | maximum number of frames of a stack, 0 to 1024; a deeper stack keeps both ends, or with less than 32 frames the leaf end | `128` |
-/// | `table` | the maximum size of the table of stacks, in bytes; only from the environment | `64m` |
-/// | `task_times` | whether the times for which tasks wait for polls and run are recorded: `on` or `off` | `off` |
-/// | `thread_signal` | the number of the real-time signal that interrupts running threads, or `auto` for an unused one | `auto` |
-/// | `unwinder` | how stacks are walked: `auto`, `frame-pointers` or `tables` | `auto` |
+#[doc = plimsoll_settings::table!()]
 ///
 /// `PLIMSOLL=help` prints this table to standard error when Plimsoll starts; the program continues.
 ///
@@ -77,6 +57,13 @@ pub fn start() -> Plimsoll {
 /// A process that runs setuid, setgid or with file capabilities ignores the variable, and
 /// [`Config::start`] writes a line to standard error that reports this. Settings from code remain
 /// effective there.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let config = plimsoll::config().heap_rate(128 << 10).block_rate(Duration::from_millis(1));
+/// let _plimsoll = config.start();
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "settings do nothing until `start`"]
 pub struct Config {
@@ -115,6 +102,12 @@ pub fn config() -> Config {
 
 /// A started Plimsoll. When it is dropped, it writes the profiles if `out` is set, and stops
 /// serving pages. If the process exits before, it writes the profiles then.
+///
+/// ```
+/// // In `main`, so that it lives until the end of the program.
+/// let plimsoll = plimsoll::config().http("127.0.0.1:0").start();
+/// println!("profiles at {:?}", plimsoll.http_address());
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping the value stops everything that it started"]
 pub struct Plimsoll {
@@ -296,7 +289,7 @@ impl Config {
         }
         let text = text.as_deref().and_then(std::ffi::OsStr::to_str);
         if plimsoll_settings::words(text.unwrap_or_default()).any(is_help) {
-            words::print();
+            environment::print_all();
         }
         config.activate()
     }
@@ -381,7 +374,7 @@ impl Config {
         // After the settings that its readings show.
         history::begin(
             self.history.unwrap_or(history::DEFAULT_BYTES),
-            self.growth.unwrap_or(history::growth::DEFAULT_INTERVAL),
+            self.growth.unwrap_or(history::DEFAULT_INTERVAL),
         );
         #[cfg(feature = "http")]
         let server = self.http.and_then(|address| {
@@ -412,8 +405,8 @@ impl Config {
 
 /// Serves the pages of the child of a fork, if the environment requests pages: at the same host and
 /// at a separate port.
-#[cfg(all(feature = "preload", feature = "http"))]
-pub(crate) fn serve_in_child() -> Option<std::net::SocketAddr> {
+#[cfg(feature = "http")]
+pub fn serve_in_child() -> Option<std::net::SocketAddr> {
     let text = environment().unwrap_or_default();
     let (config, _) = config().with_environment(&text.to_string_lossy());
     let address = config.http?;
@@ -464,7 +457,7 @@ fn serve(address: &str, hosts: &[String], token: Option<&str>) -> std::io::Resul
     let address = server.address();
     if token.is_none() && !address.ip().to_canonical().is_loopback() {
         // The launcher has no option for a token.
-        let advice = match cfg!(feature = "preload") {
+        let advice = match settings::IS_PRELOADED {
             true => "use a loopback address",
             false => "set http_token",
         };
@@ -478,8 +471,7 @@ fn serve(address: &str, hosts: &[String], token: Option<&str>) -> std::io::Resul
 
 /// Returns whether the environment requests a thread from the beginning on, for the pages or a
 /// limit on memory.
-#[cfg(feature = "preload")]
-pub(crate) fn wants_thread() -> bool {
+pub fn wants_thread() -> bool {
     let text = environment().unwrap_or_default();
     let (config, _) = config().with_environment(&text.to_string_lossy());
     config.http.is_some()
@@ -489,16 +481,15 @@ pub(crate) fn wants_thread() -> bool {
 }
 
 /// Returns whether the environment requests pages.
-#[cfg(all(feature = "preload", feature = "http"))]
-pub(crate) fn wants_pages() -> bool {
+#[cfg(feature = "http")]
+pub fn wants_pages() -> bool {
     let text = environment().unwrap_or_default();
     let (config, _) = config().with_environment(&text.to_string_lossy());
     config.http.is_some()
 }
 
 /// Begins to record CPU samples if the environment requests that.
-#[cfg(feature = "preload")]
-pub(crate) fn start_cpu_samples() {
+pub fn start_cpu_samples() {
     let text = environment().unwrap_or_default();
     let (config, _) = config().with_environment(&text.to_string_lossy());
     config.follow_cpu_rate();
@@ -507,10 +498,10 @@ pub(crate) fn start_cpu_samples() {
 /// Returns the settings in the environment; in a preloaded library, those at the start of the
 /// process.
 fn environment() -> Option<std::ffi::OsString> {
-    #[cfg(feature = "preload")]
-    return settings::at_start();
-    #[cfg(not(feature = "preload"))]
-    settings::from_environment()
+    match settings::IS_PRELOADED {
+        true => settings::at_start(),
+        false => settings::from_environment(),
+    }
 }
 
 impl Plimsoll {

@@ -4,11 +4,11 @@ use std::io::{self, Write};
 use std::panic;
 use std::sync::OnceLock;
 
-use plimsoll_sys::os::file_size;
+use plimsoll_process::file_size;
 
-use crate::profile::{self, Format};
 use crate::signal_request::{self, Signal};
 use plimsoll_core::internal_scope;
+use plimsoll_profiles::profile::{self, Format};
 
 /// Writes the state and the stack of every thread of the program, in the format of Go's `debug=2`,
 /// with functions, files and lines. Stacks with more than 100 calls are reduced to the 50 innermost
@@ -41,13 +41,13 @@ fn dump_to_stderr() {
 /// # Errors
 /// The program handles or ignores the signal; or the system's error: too many descriptors or threads.
 pub(crate) fn on_sigquit() -> io::Result<()> {
-    crate::recording::note_owners();
+    plimsoll_tasks::recording::note_owners();
     signal_request::on(Signal::Quit, dump_to_stderr)
 }
 
 /// Makes a panic write a dump to standard error, after its own message. Once.
 pub(crate) fn on_panic() {
-    crate::recording::note_owners();
+    plimsoll_tasks::recording::note_owners();
     static SET: OnceLock<()> = OnceLock::new();
     if std::thread::panicking() || SET.set(()).is_err() {
         return;

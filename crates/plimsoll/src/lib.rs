@@ -83,68 +83,55 @@
     allow(dead_code, unused_imports)
 )]
 
-#[cfg(any(
-    feature = "bridge-metrics",
-    feature = "bridge-opentelemetry",
-    feature = "bridge-prometheus-client"
-))]
-pub mod bridge;
 mod config;
-mod contention;
-mod cpu;
 pub mod history;
-mod json;
 
-pub mod dhat;
 mod dump;
-mod export;
 pub mod gc;
-#[cfg(all(feature = "interpose", target_os = "linux", not(plimsoll_portable_os)))]
-mod hook;
-#[cfg(all(
-    feature = "interpose",
-    not(all(target_os = "linux", not(plimsoll_portable_os)))
-))]
-#[path = "hook/absent.rs"]
-mod hook;
 pub mod http;
 pub mod label;
-mod leak;
-mod maintenance;
 pub mod measure;
-mod memory_limit;
 pub mod metrics;
 #[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
 mod postmortem;
 #[cfg(not(all(target_os = "linux", not(plimsoll_portable_os))))]
 #[path = "postmortem/absent.rs"]
 mod postmortem;
-#[cfg(feature = "preload")]
 pub mod preload;
 pub mod profile;
-#[cfg(feature = "push")]
-pub mod push;
-mod recording;
 mod signal_request;
 mod startup;
 pub mod stats;
-mod symbol;
-pub mod sync;
 pub mod task;
 pub mod thread;
 
 pub use config::{Config, Plimsoll, config, start};
 pub use dump::dump;
-pub use measure::measure;
-pub use memory_limit::{MemoryPressure, MemoryThreshold, on_memory_threshold, set_memory_limit};
-pub use plimsoll_core::alloc::{Alloc, SamplingAlloc};
 #[cfg(feature = "jemalloc")]
-pub use plimsoll_core::backend::Jemalloc;
+pub use plimsoll_backend::backend::Jemalloc;
 #[cfg(feature = "mimalloc")]
-pub use plimsoll_core::backend::MiMalloc;
+pub use plimsoll_backend::backend::MiMalloc;
+pub use plimsoll_core::alloc::{Alloc, SamplingAlloc};
 pub use plimsoll_core::settings::{MemoryLimit, MemoryLimitError};
-pub use plimsoll_core::size_class;
-pub use stats::{
+pub use plimsoll_ledger::size_class;
+pub use plimsoll_profiles::dhat;
+pub use plimsoll_profiles::measure::measure;
+pub use plimsoll_profiles::{
+    assert_allocs, assert_no_alloc, dhat_assert, dhat_assert_eq, dhat_assert_ne,
+};
+#[cfg(any(
+    feature = "bridge-metrics",
+    feature = "bridge-opentelemetry",
+    feature = "bridge-prometheus-client"
+))]
+pub use plimsoll_serve::bridge;
+#[cfg(feature = "push")]
+pub use plimsoll_serve::push;
+pub use plimsoll_stats::memory_limit::{
+    MemoryPressure, MemoryThreshold, on_memory_threshold, set_memory_limit,
+};
+pub use plimsoll_stats::stats::{
     CpuStats, GcStats, HeapStats, Histogram, LockStats, MappingStats, MemStats, cpu_stats,
     free_os_memory, gc_stats, heap_stats, lock_stats, mapping_stats, mem_stats, reconcile,
 };
+pub use plimsoll_waits::sync;

@@ -4,9 +4,12 @@
 mod arch;
 mod heap;
 
-use crate::{contention, cpu, postmortem};
+use crate::postmortem;
 use plimsoll_core::alloc::process;
-use plimsoll_core::{internal_heap, label, settings, stack, thread};
+use plimsoll_core::{internal_heap, label, settings, stack};
+use plimsoll_profiles::cpu;
+use plimsoll_threads::thread;
+use plimsoll_waits::contention;
 
 /// The loader calls this before `main`, when the program's libraries are loaded and no other thread
 /// runs yet.
@@ -22,14 +25,16 @@ use plimsoll_core::{internal_heap, label, settings, stack, thread};
 #[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
 static AT_START: extern "C" fn() = prepare;
 
+#[inline(never)]
 extern "C" fn prepare() {
+    arch::place_note();
     process::notice_filters();
     // First: allocations below may reach the program's allocator, and make it map memory.
     #[cfg(feature = "mmap")]
     plimsoll_core::alloc::mappings::start();
     // jemalloc registers a destructor of threads that it never removes.
     #[cfg(feature = "jemalloc")]
-    plimsoll_sys::os::loader::keep_this_library();
+    plimsoll_process::loader::keep_this_library();
     // If the program's allocator is not `Alloc`, its first allocation does not do this.
     process::open();
     internal_heap::prepare();
@@ -37,7 +42,8 @@ extern "C" fn prepare() {
     heap::join_forks();
     stack::observe_modules(modules_changed);
     stack::prepare(settings::early().unwinder);
-    stack::find_interpreter();
+    plimsoll_profiles::measure::prepare();
+    find_interpreter();
     thread::stacks::prepare();
     thread::creation::prepare();
     contention::prepare();
@@ -46,17 +52,30 @@ extern "C" fn prepare() {
     postmortem::prepare();
     #[cfg(feature = "interpose")]
     {
-        crate::hook::threads::start();
-        crate::hook::filters::start();
-        crate::hook::vfork::start();
+        plimsoll_profiles::hook::threads::start();
+        plimsoll_profiles::hook::filters::start();
+        plimsoll_profiles::hook::vfork::start();
     }
+}
+
+/// Looks for an interpreter whose functions can be shown on stacks. Not for hooks.
+fn find_interpreter() {
+    stack::find_interpreter(&[
+        #[cfg(all(
+            target_os = "linux",
+            target_env = "gnu",
+            target_pointer_width = "64",
+            not(plimsoll_portable_os)
+        ))]
+        &plimsoll_python::Source,
+    ]);
 }
 
 /// Updates the users of the module list after it was replaced. Not for hooks.
 fn modules_changed() {
-    crate::symbol::keep_unloaded_objects();
+    plimsoll_profiles::symbol::keep_unloaded_objects();
     postmortem::note_modules();
-    stack::find_interpreter();
+    find_interpreter();
     #[cfg(feature = "interpose")]
-    crate::hook::refresh();
+    plimsoll_profiles::hook::refresh();
 }

@@ -13,4 +13,6 @@
 //! Missing information is reported and is never an error: a thread that blocks the signal is listed
 //! with its name and state. Without `/proc`, only the calling thread is listed.
 
-pub use plimsoll_core::thread::{Builder, Scope, ThreadRecord, ThreadState, scope, spawn, threads};
+pub use plimsoll_threads::thread::{
+    Builder, Scope, ThreadRecord, ThreadState, scope, spawn, threads,
+};

@@ -365,10 +365,7 @@ fn a_forked_child_continues_its_counts_alone() {
             // SAFETY: ends the process.
             unsafe { libc::_exit(i32::from(!is_right)) };
         }
-        let mut status = 0;
-        // SAFETY: waits for the child above.
-        unsafe { libc::waitpid(child, &mut status, 0) };
-        assert_eq!(status, 0);
+        assert_eq!(plimsoll_testkit::child::wait(child), 0);
         assert_eq!(dhat::HeapStats::get().total_bytes, 1000);
     });
 }

@@ -116,9 +116,7 @@ fn end_a_thread_and_fork() {
         // SAFETY: ends the process.
         unsafe { libc::_exit(0) };
     }
-    let mut status = 0;
-    // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    let status = plimsoll_testkit::child::wait(child);
     assert_eq!(status, 0);
 }
 

@@ -152,6 +152,25 @@ mod tests {
     }
 
     #[test]
+    fn every_test_beside_one_of_gos_exists() {
+        let page = fs::read_to_string(root().join("docs/go-parity.md")).unwrap();
+        let mut number = 0;
+        for span in page.split('`').skip(1).step_by(2) {
+            let parts = span.split_once(": ");
+            let parts = parts.filter(|(package, _)| package.starts_with("plimsoll"));
+            let Some((package, test)) = parts else {
+                continue;
+            };
+            let (file, name) = test.rsplit_once("::").unwrap_or((test, ""));
+            let text = fs::read_to_string(root().join("crates").join(package).join(file));
+            // A macro may have the name as its argument.
+            assert!(text.is_ok_and(|text| text.contains(name)), "{span}");
+            number += 1;
+        }
+        assert!(number > 100, "{number} tests");
+    }
+
+    #[test]
     fn every_situation_of_a_program_names_tests_that_exist() {
         let page = fs::read_to_string(root().join("docs/reference/run.md")).unwrap();
         let (_, situations) = page.split_once("\n## Situations\n").unwrap();

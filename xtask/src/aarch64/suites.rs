@@ -52,22 +52,43 @@ impl Suite {
 pub const SUITES: &[Suite] = &[
     lib("plimsoll-settings"),
     lib("plimsoll-sys"),
+    lib("plimsoll-process"),
+    lib("plimsoll-redirect"),
     lib("plimsoll-server"),
     lib("plimsoll-unwind"),
+    Suite {
+        package: "plimsoll-unwind",
+        ..plimsoll("unwind_tables", &[])
+    },
+    Suite {
+        package: "plimsoll-unwind",
+        ..plimsoll("walk_cache", &[])
+    },
     lib("plimsoll-symbolize"),
     lib("plimsoll-pprof"),
     interpose("pass_through"),
     interpose("pthread"),
     interpose("pthread_lookup"),
     interpose("mappings"),
+    lib("plimsoll-ledger"),
+    lib("plimsoll-backend"),
     Suite {
         limit_seconds: 900,
         ..lib("plimsoll-core")
     },
+    lib("plimsoll-threads"),
+    lib("plimsoll-python"),
+    lib("plimsoll-tasks"),
+    lib("plimsoll-waits"),
+    lib("plimsoll-stats"),
     Suite {
-        limit_seconds: 900,
         // Reads the documentation's source.
         arguments: &["--skip", "the_documentation_lists_all_kinds"],
+        ..lib("plimsoll-profiles")
+    },
+    lib("plimsoll-serve"),
+    Suite {
+        limit_seconds: 900,
         ..lib("plimsoll")
     },
     plimsoll("failing_allocator", &[]),
@@ -79,6 +100,10 @@ pub const SUITES: &[Suite] = &[
     plimsoll("waits", &["--skip", "stripped"]),
     plimsoll("threads_and_tasks", &[]),
     plimsoll("whole_process", &["pass_through::"]),
+    lib("plimsoll-command"),
+    lib("plimsoll-launch"),
+    lib("plimsoll-watch"),
+    lib("plimsoll-top"),
     Suite {
         // The skipped test reads the documentation.
         arguments: &["--skip", "the_tables_of_the_documentation"],

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
+use super::PREBUILT_JEMALLOC;
 use super::steps::Steps;
-use super::{FEATURES, PREBUILT_JEMALLOC};
-use crate::{layers, words};
+use crate::{features, item_names, layers, words};
 
 /// Runs the gate. The tests come last, so that the output ends with their summary.
 ///
@@ -20,8 +20,11 @@ pub fn gate(root: &Path) -> Result<(), String> {
     steps.step("lints");
     // All features at once take half the time of one run per set of features; sets with few
     // features follow.
-    let features = FEATURES.split(',').map(|name| format!("plimsoll/{name}"));
-    let features = features.collect::<Vec<_>>().join(",");
+    let features = features::for_programs(root, "plimsoll")?;
+    let features: Vec<_> = (features.iter())
+        .map(|name| format!("plimsoll/{name}"))
+        .collect();
+    let features = features.join(",");
     let all = format!(
         "--features plimsoll-bench/backends,plimsoll-bench/pthread,plimsoll/double-check,{features}"
     );
@@ -41,16 +44,19 @@ pub fn gate(root: &Path) -> Result<(), String> {
     steps.step("layers");
     layers::check(root, false)?;
 
-    steps.step("words");
+    steps.step("words and names");
     words::check(root)?;
+    item_names::check(root)?;
 
     steps.step("documentation");
     // With the features of the lints, so that no dependency is checked twice, and with those that only
     // change this workspace.
     steps.run_with(
         &[("RUSTDOCFLAGS", "-D warnings")],
-        &format!("cargo doc --workspace {all},plimsoll/preload,plimsoll-preload/library,plimsoll-interpose/export \
-             --no-deps --document-private-items"),
+        &format!(
+            "cargo doc --workspace {all},plimsoll-preload/library,plimsoll-interpose/export \
+             --no-deps --document-private-items"
+        ),
     )?;
     steps.run("cargo test -p plimsoll-documentation --features blocks")?;
 
@@ -82,12 +88,13 @@ fn oldest_compiler(root: &Path, steps: &Steps) -> Result<(), String> {
     }
     let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default());
     let target = steps.tools().join("msrv");
+    let features = features::for_programs(root, "plimsoll")?.join(",");
     steps.run_with(
         &[
             ("PATH", &path),
             ("CARGO_TARGET_DIR", &target.to_string_lossy()),
             PREBUILT_JEMALLOC,
         ],
-        &format!("{CARGO} check -p plimsoll --features {FEATURES}"),
+        &format!("{CARGO} check -p plimsoll --features {features}"),
     )
 }

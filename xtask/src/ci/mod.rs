@@ -7,10 +7,6 @@ mod steps;
 pub use gate::gate;
 pub use nightly::{Extent, nightly};
 
-/// All optional features of `plimsoll` that programs use.
-pub const FEATURES: &str = "axum,bridge-metrics,bridge-opentelemetry,bridge-prometheus-client,hyper,jemalloc,lock_api,\
-                        mimalloc,mmap,otlp,pthread,push,tokio,tower,tracing";
-
 /// The variable that keeps jemalloc's build script from compiling it, for checks that link nothing.
 const PREBUILT_JEMALLOC: (&str, &str) = (
     "JEMALLOC_OVERRIDE",

@@ -1,5 +1,6 @@
 //! The nightly checks: loom models, sanitizers, fuzzing, sets of features, costs, packages, soaks.
-//! The short form of each but fuzzing and soaks is part of CI; of ThreadSanitizer, that is the tests of locks.
+//! The short form of each but fuzzing, servers, criterion, other targets and soaks is part of CI; of ThreadSanitizer, that is
+//! the tests of locks.
 
 use std::path::Path;
 use std::process::Child;
@@ -67,7 +68,8 @@ fn sanitizers(steps: &Steps, extent: Extent) -> Result<(), String> {
         steps.run_with(
             &all,
             &format!(
-                "cargo +nightly test -p plimsoll -p plimsoll-core --target {target} --target-dir target/ci/{folder} {tests}"
+                "cargo +nightly test -p plimsoll -p plimsoll-backend -p plimsoll-core -p plimsoll-ledger -p plimsoll-profiles -p plimsoll-serve -p plimsoll-stats -p plimsoll-tasks -p plimsoll-threads -p plimsoll-waits \
+                 --target {target} --target-dir target/ci/{folder} {tests}"
             ),
         )
     };
@@ -229,7 +231,8 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
         "--workspace --exclude plimsoll-preload --features plimsoll/double-check --test memory -- consistency::",
         "--workspace --exclude plimsoll-preload --features plimsoll/jemalloc,plimsoll/mimalloc,plimsoll/mmap,plimsoll/pthread \
          --lib --test memory --test waits -- mapped mappings reconcile threads_are_counted unexplained pthread::",
-        "-p plimsoll-core -p plimsoll --no-default-features --features plimsoll/lock_api,plimsoll/tokio --lib",
+        "-p plimsoll-backend -p plimsoll-core -p plimsoll-ledger -p plimsoll-profiles -p plimsoll-serve -p plimsoll-stats -p plimsoll-tasks -p plimsoll-threads -p plimsoll-waits -p plimsoll --no-default-features \
+         --features plimsoll/lock_api,plimsoll/tokio --lib",
         "-p plimsoll --no-default-features --features lock_api,tokio --test threads_and_tasks --test waits -- \
          thread_spawn:: sync::waits",
     ];
@@ -281,9 +284,7 @@ fn costs(steps: &Steps, extent: Extent) -> Result<(), String> {
                 "memory 1",
                 "symbols 1 0",
                 "symbol_readers",
-                "export 1 500",
                 "waits 1",
-                "threads 3",
                 "tasks 1 10000",
                 "metrics 100",
             ],
@@ -298,6 +299,7 @@ fn costs(steps: &Steps, extent: Extent) -> Result<(), String> {
             "cargo build --quiet --release -p plimsoll-bench {built} \
              --config profile.release.package.plimsoll.opt-level=3 \
              --config profile.release.package.plimsoll-core.opt-level=3 \
+             --config profile.release.package.plimsoll-ledger.opt-level=3 \
              --config profile.release.package.plimsoll-bench.opt-level=3"
         ),
     )?;
@@ -404,7 +406,7 @@ fn other_targets(steps: &Steps) -> Result<(), String> {
     steps.run("cargo xtask check-platforms")?;
     for tests in [
         "-p plimsoll-interpose --test pass_through",
-        "-p plimsoll -p plimsoll-core --lib --test waits",
+        "-p plimsoll -p plimsoll-backend -p plimsoll-core -p plimsoll-ledger -p plimsoll-profiles -p plimsoll-serve -p plimsoll-stats -p plimsoll-tasks -p plimsoll-threads -p plimsoll-waits --lib --test waits",
     ] {
         steps.run(&format!(
             "cargo test --target x86_64-unknown-linux-musl --target-dir target/ci/musl {tests}"

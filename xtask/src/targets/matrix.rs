@@ -1,6 +1,8 @@
 //! Targets, crates and features that are checked.
 
-use crate::ci::FEATURES;
+use std::path::Path;
+
+use crate::features;
 
 /// A target.
 #[derive(Debug)]
@@ -29,45 +31,49 @@ const fn target(name: &'static str, c_compiler: Option<&'static str>) -> Target 
     Target { name, c_compiler }
 }
 
-/// A crate that programs depend on.
-#[derive(Debug)]
-pub struct Crate {
-    /// Its name.
-    pub name: &'static str,
-    /// All features that programs use, beside the default ones, separated by commas.
-    features: &'static str,
-}
-
-/// The crates, from the lowest to the highest.
-pub const CRATES: &[Crate] = &[
-    crate_with("plimsoll-settings", ""),
-    crate_with("plimsoll-page", ""),
-    crate_with("plimsoll-interpose", "mmap,pthread"),
-    crate_with("plimsoll-sys", ""),
-    crate_with("plimsoll-server", ""),
-    crate_with("plimsoll-unwind", ""),
-    crate_with("plimsoll-symbolize", "cpp"),
-    crate_with("plimsoll-pprof", "symbols"),
-    crate_with("plimsoll-otlp", ""),
-    crate_with("plimsoll-postmortem", ""),
-    crate_with("plimsoll-core", "interpose,jemalloc,mimalloc,mmap,tracing"),
-    crate_with("plimsoll", FEATURES),
-    crate_with("plimsoll-gc-arena", ""),
+/// The crates that programs depend on, from the lowest to the highest.
+pub const CRATES: &[&str] = &[
+    "plimsoll-settings",
+    "plimsoll-page",
+    "plimsoll-interpose",
+    "plimsoll-sys",
+    "plimsoll-process",
+    "plimsoll-redirect",
+    "plimsoll-server",
+    "plimsoll-unwind",
+    "plimsoll-symbolize",
+    "plimsoll-leaves",
+    "plimsoll-pprof",
+    "plimsoll-otlp",
+    "plimsoll-postmortem",
+    "plimsoll-ledger",
+    "plimsoll-backend",
+    "plimsoll-core",
+    "plimsoll-threads",
+    "plimsoll-python",
+    "plimsoll-tasks",
+    "plimsoll-waits",
+    "plimsoll-stats",
+    "plimsoll-profiles",
+    "plimsoll-serve",
+    "plimsoll",
+    "plimsoll-gc-arena",
 ];
 
-const fn crate_with(name: &'static str, features: &'static str) -> Crate {
-    Crate { name, features }
-}
-
-impl Crate {
-    /// Returns the sets of features to check: the name of each set, and its features.
-    pub fn sets(&self, has_c_compiler: bool) -> Vec<(&'static str, String)> {
-        let mut sets = vec![("default", String::new())];
-        if !self.features.is_empty() {
-            let is_checked = |name: &&str| has_c_compiler || !C_FEATURES.contains(name);
-            let features = self.features.split(',').filter(is_checked);
-            sets.push(("all", features.collect::<Vec<_>>().join(",")));
-        }
-        sets
+/// Returns the sets of features of a crate to check: the name of each set, and its features.
+///
+/// # Errors
+/// The crate's manifest cannot be read.
+pub fn sets(
+    root: &Path,
+    name: &str,
+    has_c_compiler: bool,
+) -> Result<Vec<(&'static str, String)>, String> {
+    let mut features = features::for_programs(root, name)?;
+    features.retain(|name| has_c_compiler || !C_FEATURES.contains(&name.as_str()));
+    let mut sets = vec![("default", String::new())];
+    if !features.is_empty() {
+        sets.push(("all", features.join(",")));
     }
+    Ok(sets)
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask check-targets`: checks that the published crates compile for other targets.
+//! `cargo xtask check-targets`: checks that the crates that programs depend on compile for other targets.
 //!
 //! Each crate is checked with its default features and with all features that programs use. The
 //! standard library of a target comes from rustup, or is built with Debian's compiler. Clippy does
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use crate::cross::{self, Origin, Toolchain, is_in_path};
 use errors::Errors;
-use matrix::{C_FEATURES, CRATES, Crate, TARGETS, Target};
+use matrix::{C_FEATURES, CRATES, TARGETS, Target};
 
 /// How many errors of a crate are printed.
 const PRINTED: usize = 3;
@@ -93,15 +93,15 @@ pub fn check(root: &Path, options: &Options) -> Result<(), String> {
         println!("\n== {} ({} compiler)", target.name, toolchain.name());
         // Errors of one crate fail the checks of all crates above it.
         let mut printed = BTreeSet::new();
-        for checked in CRATES {
-            for (features, selected) in checked.sets(has_c_compiler[at]) {
-                let errors = run(root, toolchain, target, &[checked], &selected)?;
+        for &name in CRATES {
+            for (features, selected) in matrix::sets(root, name, has_c_compiler[at])? {
+                let errors = run(root, toolchain, target, &[name], &selected)?;
                 if let Some(errors) = &errors {
-                    errors.print(checked.name, PRINTED, &mut printed);
+                    errors.print(name, PRINTED, &mut printed);
                 }
                 checks.push(Check {
                     target: target.name,
-                    name: checked.name,
+                    name,
                     features,
                     errors,
                 });
@@ -120,7 +120,6 @@ pub fn check(root: &Path, options: &Options) -> Result<(), String> {
 
 /// The short form, with libraries that are installed or that rustup has.
 fn check_in_short(root: &Path, targets: &[&Target], names: &[&str]) -> Result<(), String> {
-    let crates: Vec<&Crate> = CRATES.iter().collect();
     let mut failed = Vec::new();
     for (target, is_installed) in targets.iter().zip(cross::add_libraries(root, names)) {
         let name = target.name;
@@ -129,7 +128,7 @@ fn check_in_short(root: &Path, targets: &[&Target], names: &[&str]) -> Result<()
             continue;
         }
         let began = Instant::now();
-        match run(root, Toolchain::Installed, target, &crates, "")? {
+        match run(root, Toolchain::Installed, target, CRATES, "")? {
             None => println!("{name}: ok, {} s", began.elapsed().as_secs()),
             Some(errors) => {
                 errors.print(name, PRINTED, &mut BTreeSet::new());
@@ -148,7 +147,7 @@ fn run(
     root: &Path,
     toolchain: Toolchain,
     target: &Target,
-    checked: &[&Crate],
+    checked: &[&str],
     features: &str,
 ) -> Result<Option<Errors>, String> {
     let mut cargo = toolchain.cargo(root);
@@ -157,7 +156,7 @@ fn run(
         .args(toolchain.options())
         .args(["--quiet", "--keep-going", "--message-format", "short"])
         .args(["--target", target.name])
-        .args(checked.iter().flat_map(|one| ["-p", one.name]))
+        .args(checked.iter().flat_map(|one| ["-p", one]))
         .arg("--target-dir")
         .arg(root.join("target/ci/targets").join(toolchain.name()));
     if !features.is_empty() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The common traits of the types.
 pub(crate) trait Record: Clone + Debug + Ord + Hash {
-    fn of(seed: u64) -> Self;
+    fn from_seed(seed: u64) -> Self;
 }
 
 /// Defines a type that implements [`Record`], in a separate module.
@@ -34,7 +34,7 @@ macro_rules! record {
             }
 
             impl $crate::records::Record for Record {
-                fn of(seed: u64) -> Self {
+                fn from_seed(seed: u64) -> Self {
                     let kind = match seed % 3 {
                         0 => Kind::Plain,
                         1 => Kind::Named {
@@ -60,7 +60,7 @@ fn keep<T>(value: T) {
 }
 
 fn some<T: Record>() -> impl DoubleEndedIterator<Item = T> {
-    (0..9).map(T::of)
+    (0..9).map(T::from_seed)
 }
 
 /// Allocates in many different ways, and frees little of it.
@@ -99,7 +99,7 @@ fn sorted<T: Record>() {
     let mut sorted: Vec<T> = some().rev().collect();
     sorted.sort();
     sorted.dedup();
-    sorted.retain(|record| *record != T::of(5));
+    sorted.retain(|record| *record != T::from_seed(5));
     keep(sorted);
 }
 
@@ -120,7 +120,7 @@ fn mapped<T: Record>() {
         map.entry(record).or_insert_with(Vec::new).push(at);
     }
     keep(map.clone());
-    keep(map.split_off(&T::of(4)));
+    keep(map.split_off(&T::from_seed(4)));
     keep(map);
 }
 

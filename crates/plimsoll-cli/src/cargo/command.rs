@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use super::session::Session;
-use crate::args::{BuildArguments, CargoCommand, ProgramArguments, TargetArguments};
-use crate::failure::Failure;
-use crate::run::FAILED;
+use plimsoll_args::args::{BuildArguments, CargoCommand, ProgramArguments, TargetArguments};
+use plimsoll_command::failure::Failure;
+use plimsoll_launch::run::FAILED;
 
 /// Returns the failure of a cargo that cannot be executed.
 pub(super) fn not_executed(cargo: &OsStr, error: &io::Error) -> Failure {

@@ -6,10 +6,10 @@ use std::path::Path;
 use plimsoll_pprof::kinds::{AT_EXIT, PEAK, PROFILE, WALL};
 
 use super::session::Session;
-use crate::args::{CargoFlameArguments, ViewArguments};
-use crate::failure::Failure;
-use crate::plain_text::plain;
-use crate::report;
+use plimsoll_args::args::{CargoFlameArguments, ViewArguments};
+use plimsoll_command::failure::Failure;
+use plimsoll_command::plain_text::plain;
+use plimsoll_command::report;
 
 /// Returns the name of the profile that the flame graph shows.
 ///

@@ -15,10 +15,10 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
-use crate::args::{CargoArguments, CargoCommand};
-use crate::failure::Failure;
-use crate::run::FAILED;
-use crate::run::child;
+use plimsoll_args::args::{CargoArguments, CargoCommand};
+use plimsoll_command::failure::Failure;
+use plimsoll_launch::run::FAILED;
+use plimsoll_launch::run::child;
 use session::Session;
 
 /// The first argument of this command as runner.

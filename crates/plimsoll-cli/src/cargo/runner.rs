@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use super::session::Session;
-use crate::args::{CargoCommand, RunArguments};
-use crate::failure::Failure;
-use crate::run::{FAILED, run as observe};
+use crate::library::LIBRARY;
+use plimsoll_args::args::{CargoCommand, RunArguments};
+use plimsoll_command::failure::Failure;
+use plimsoll_launch::run::{FAILED, run as observe};
 
 /// Runs an executable. `words` are the directory of the session, the executable and its arguments.
 pub(super) fn run(words: &[OsString]) -> Result<ExitCode, Failure> {
@@ -57,13 +58,13 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode, Failure> {
         let _ = writeln!(
             std::io::stderr(),
             "plimsoll: {}: no such directory; this executable is not compared",
-            crate::plain_text::plain(&earlier.display().to_string())
+            plimsoll_command::plain_text::plain(&earlier.display().to_string())
         );
     }
     if let CargoCommand::Flame(_) = &parsed {
         arguments.out.get_or_insert_with(|| session.out());
     }
-    observe(&arguments)
+    observe(&arguments, &LIBRARY)
 }
 
 /// Returns the failure of a runner without an executable: only cargo starts it.

@@ -10,9 +10,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::RUNNER;
-use crate::failure::Failure;
-use crate::files;
-use crate::run::directory::Directory;
+use plimsoll_command::failure::Failure;
+use plimsoll_command::files;
+use plimsoll_launch::run::directory::Directory;
 
 /// The files of a session: the arguments of `cargo plimsoll`; its working directory; the values of
 /// the environment variables that were replaced; a link to the command.

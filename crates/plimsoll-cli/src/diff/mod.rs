@@ -6,11 +6,11 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::args::{DiffArguments, ViewArguments};
-use crate::failure::{EXCEEDED, Failure};
-use crate::plain_text::{PlainText, plain_json};
-use crate::report::{self, Stop, missing, name};
-use crate::run::compare::{Comparison, Exceeded, Limit, Record, check};
+use plimsoll_args::args::{DiffArguments, ViewArguments};
+use plimsoll_command::failure::{EXCEEDED, Failure};
+use plimsoll_command::plain_text::{PlainText, plain_json};
+use plimsoll_command::report::{self, Stop, missing, name};
+use plimsoll_launch::run::compare::{Comparison, Exceeded, Limit, Record, check};
 
 /// The default number of sites in a list.
 const SITES: usize = 5;

@@ -1,12 +1,12 @@
 //! The difference of two profiles.
 
 use super::{sites, write};
-use crate::args::ViewArguments;
-use crate::failure::Failure;
-use crate::input::Input;
-use crate::report::show_input;
-use crate::report::shown::Shown;
-use crate::run::compare::{
+use plimsoll_args::args::ViewArguments;
+use plimsoll_command::failure::Failure;
+use plimsoll_command::input::Input;
+use plimsoll_command::report::show_input;
+use plimsoll_command::report::shown::Shown;
+use plimsoll_launch::run::compare::{
     Basis, Comparison, Exceeded, Figure, Limit, Noise, SiteList, Sites, Unit, check, error,
 };
 
@@ -67,13 +67,13 @@ fn compare(
             };
             let shown = Shown::new(input, &view)?;
             let at = shown.sample_type;
-            let here = Unit::of(shown.unit());
+            let here = Unit::from_name(shown.unit());
             if unit.as_ref().is_some_and(|unit| *unit != here) {
                 let cause = format!("{name} has another unit than in {}", base.name);
                 return Err(Failure::new(&input.name, cause));
             }
             unit = Some(here);
-            noise.push(Noise::of(&input.profile, at));
+            noise.push(Noise::from_profile(&input.profile, at));
             let mut sites = Sites::default();
             sites.add_samples(&input.profile, &shown.frames, at, |add| {
                 shown.each_sample(|sample, stack, _| add(sample, stack));

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::plain_text::plain;
+use plimsoll_command::plain_text::plain;
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

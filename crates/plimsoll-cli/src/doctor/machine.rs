@@ -8,7 +8,8 @@ use std::ffi::{CStr, c_void};
 use std::fs;
 use std::path::Path;
 
-use plimsoll_sys::os::cgroup;
+use plimsoll_command::program::Machine;
+use plimsoll_process::cgroup;
 
 use super::findings::{Finding, Section};
 use super::process::{self, Status};
@@ -67,7 +68,7 @@ fn system() -> Finding {
         (text(&names.release), text(&names.machine))
     };
     let library = c_library();
-    let has_processor = matches!(std::env::consts::ARCH, "x86_64" | "aarch64");
+    let has_processor = Machine::of_this_process().is_some();
     let is_supported = has_processor && cfg!(all(target_os = "linux", target_env = "gnu"));
     let says = format!("Linux {kernel} on {machine}, {library}");
     match is_supported {

@@ -19,11 +19,11 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use self::findings::Section;
-use crate::args::DoctorArguments;
-use crate::failure::Failure;
-use crate::http::Server;
-use crate::plain_text::plain_json;
-use crate::program::{Program, find_in_environment};
+use plimsoll_args::args::DoctorArguments;
+use plimsoll_command::failure::Failure;
+use plimsoll_command::http::Server;
+use plimsoll_command::plain_text::plain_json;
+use plimsoll_command::program::{Program, find_in_environment};
 
 /// Prints the findings. The exit code is 0 if everything works that is needed, and 1 otherwise.
 ///

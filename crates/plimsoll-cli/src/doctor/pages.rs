@@ -5,8 +5,8 @@
 
 use super::findings::{Finding, Section};
 use super::{settings, url};
-use crate::http::Server;
-use crate::sockets;
+use plimsoll_command::http::Server;
+use plimsoll_command::sockets;
 
 const SUBJECT: &str = "pages";
 

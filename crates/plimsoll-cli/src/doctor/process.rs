@@ -8,8 +8,8 @@ use std::path::Path;
 
 use super::findings::{Finding, Section};
 use super::{pages, program, settings};
-use crate::failure::Failure;
-use crate::program::{Program, allocator};
+use plimsoll_command::failure::Failure;
+use plimsoll_command::program::{Program, allocator};
 
 /// The fields of `/proc/PID/status` that the checks use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub(super) fn sections(id: u32) -> Result<Vec<Section>, Failure> {
     if let Some(executable) = executable {
         sections.push(Section {
             title: format!("its program, {}", shown(Path::new(&link))),
-            findings: program::of(executable, &program.file),
+            findings: program::findings_about(executable, &program.file),
         });
     }
     sections.extend(wanted.and_then(|wanted| pages::section(id, &wanted)));

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::findings::{Finding, Section};
-use crate::program::allocator::Own;
-use crate::program::{
+use plimsoll_command::program::allocator::Own;
+use plimsoll_command::program::{
     CLibrary, Compression, DebugInformation, Details, Evidence, Executable, Language, Linking,
     Machine, Program, Verdict, frame_pointers_of_library, verdict_on_its_machine,
 };
@@ -49,7 +49,7 @@ fn all(program: &Program) -> Vec<Finding> {
     let mut findings = vec![preloading(&verdict_on_its_machine(program))];
     if let Some(executable) = program.executable() {
         findings.extend(machine(executable));
-        findings.extend(of(executable, &program.file));
+        findings.extend(findings_about(executable, &program.file));
     }
     findings
 }
@@ -124,7 +124,7 @@ fn preloading(verdict: &Verdict) -> Finding {
 }
 
 /// Returns findings about an executable file, whether it runs or not.
-pub(super) fn of(executable: &Executable, file: &Path) -> Vec<Finding> {
+pub(super) fn findings_about(executable: &Executable, file: &Path) -> Vec<Finding> {
     let mut findings = vec![linking(executable)];
     let Some(details) = Details::of_file(file) else {
         findings.push(Finding::note("file", "cannot be read any more"));

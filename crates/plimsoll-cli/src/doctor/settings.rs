@@ -5,33 +5,6 @@ use super::findings::Finding;
 /// The environment variable that holds settings.
 pub(super) const VARIABLE: &str = "PLIMSOLL";
 
-/// All words of settings.
-const WORDS: [&str; 23] = [
-    "block_rate",
-    "cpu_rate",
-    "dump_on",
-    "go_names",
-    "growth",
-    "heap_rate",
-    "history",
-    "http",
-    "http_hosts",
-    "http_token",
-    "leak_age",
-    "ledger",
-    "long_poll",
-    "memory_limit",
-    "mutex_fraction",
-    "out",
-    "out_on",
-    "postmortem",
-    "stack_depth",
-    "table",
-    "task_times",
-    "thread_signal",
-    "unwinder",
-];
-
 /// Returns the value of a word. The last occurrence counts.
 pub(super) fn value<'a>(settings: &'a str, word: &str) -> Option<&'a str> {
     let pairs = settings.rsplit(',').filter_map(|pair| pair.split_once('='));
@@ -48,7 +21,7 @@ pub(super) fn finding(settings: &str) -> Finding {
         .iter()
         .filter(|setting| !setting.is_empty() && *setting != "help")
         .map(|setting| setting.split('=').next().unwrap_or(setting).trim());
-    let unknown: Vec<&str> = words.filter(|word| !WORDS.contains(word)).collect();
+    let unknown: Vec<&str> = words.filter(|word| !plimsoll_settings::has(word)).collect();
     let text = shown.join(",");
     if unknown.is_empty() {
         return Finding::ok(VARIABLE, text);
@@ -57,7 +30,10 @@ pub(super) fn finding(settings: &str) -> Finding {
         "{text}: no setting `{}` exists, so it has no effect, and pages are not served",
         unknown.join("`, `")
     );
-    Finding::note(VARIABLE, says).so(format!("available: {}", WORDS.join(", ")))
+    let all: Vec<&str> = plimsoll_settings::all()
+        .map(|setting| setting.name)
+        .collect();
+    Finding::note(VARIABLE, says).so(format!("available: {}", all.join(", ")))
 }
 
 /// Returns the settings in order. Hides the value of a token and of an unknown word, which may be a
@@ -67,7 +43,7 @@ fn without_secrets(settings: &str) -> Vec<String> {
     let shown = settings.split(',').map(str::trim).map(|setting| {
         let (word, value) = setting.split_once('=').unwrap_or((setting, ""));
         let word = word.trim();
-        let is_known = WORDS.contains(&word);
+        let is_known = plimsoll_settings::has(word);
         let is_file = value.trim_start().starts_with("file:");
         if is_known {
             is_behind_token = word == "http_token";
@@ -85,19 +61,6 @@ fn without_secrets(settings: &str) -> Vec<String> {
 mod tests {
     use super::super::findings::Level;
     use super::*;
-
-    /// Compares the list with the library's, which is parsed from its source.
-    #[test]
-    fn the_words_are_the_crate_s() {
-        let source = include_str!("../../../plimsoll/src/config/words.rs");
-        let (_, rest) = source.split_once("WORDS: [Word;").unwrap();
-        let words: Vec<&str> = rest
-            .split("word(")
-            .skip(1)
-            .map(|word| word.split('"').nth(1).unwrap())
-            .collect();
-        assert_eq!(words, WORDS);
-    }
 
     #[test]
     fn unknown_words_are_named() {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::findings::{Finding, Section};
-use crate::failure::Failure;
-use crate::http::{self, Server};
+use plimsoll_command::failure::Failure;
+use plimsoll_command::http::{self, Server};
 
 /// The timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,20 +1,18 @@
-//! Destinations: a directory, an HTTP server, or object storage.
+//! Destinations: a directory or an HTTP server.
 
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::name;
-use super::store::Store;
-use crate::failure::Failure;
-use crate::http;
-use crate::run::directory::Directory;
-use crate::run::killed::copy_with_holes;
+use plimsoll_command::failure::Failure;
+use plimsoll_command::http;
+use plimsoll_launch::run::directory::Directory;
+use plimsoll_launch::run::killed::copy_with_holes;
 
 /// The time for one request.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -37,7 +35,6 @@ enum Kind {
         url: String,
         token: Option<String>,
     },
-    Store(Box<Store>),
 }
 
 /// The content of a file.
@@ -64,19 +61,14 @@ impl Destination {
     /// The name or a setting is invalid.
     pub(super) fn new(name: &str) -> Result<Self, Failure> {
         let fail = |cause: String| Failure::new(format!("--to {name}"), cause).with_code(2);
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let kind = if let Some(place) = name.strip_prefix("s3://") {
-            let store = Store::new(place, variable).map_err(fail)?;
-            check_scheme(store.endpoint()).map_err(fail)?;
-            Kind::Store(Box::new(store))
-        } else if name.contains("://") {
+        let kind = if name.contains("://") {
             check_scheme(name).map_err(fail)?;
             if name.contains(['?', '#']) {
                 return Err(fail("the URL must end with a path".to_owned()));
             }
             Kind::Http {
                 url: format!("{}/", name.trim_end_matches('/')),
-                token: variable(TOKEN),
+                token: std::env::var(TOKEN).ok().filter(|token| !token.is_empty()),
             }
         } else {
             Kind::Directory(name.into())
@@ -89,7 +81,7 @@ impl Destination {
     pub(super) fn directory(&self) -> Option<&Path> {
         match &self.kind {
             Kind::Directory(path) => Some(path),
-            _ => None,
+            Kind::Http { .. } => None,
         }
     }
 
@@ -98,13 +90,16 @@ impl Destination {
     /// # Errors
     /// The destination has not confirmed the file.
     pub(super) fn put(&self, name: &str, content: &Content) -> Result<(), Unconfirmed> {
-        if let Kind::Directory(path) = &self.kind {
-            let written = put_in_directory(path, name, content);
-            return written.map_err(|error| Unconfirmed {
-                failure: Failure::new(&self.name, format!("cannot write {name}: {error}")),
-                is_refused: false,
-            });
-        }
+        let (url, token) = match &self.kind {
+            Kind::Directory(path) => {
+                let written = put_in_directory(path, name, content);
+                return written.map_err(|error| Unconfirmed {
+                    failure: Failure::new(&self.name, format!("cannot write {name}: {error}")),
+                    is_refused: false,
+                });
+            }
+            Kind::Http { url, token } => (url, token),
+        };
         let (name, body) = match content {
             Content::Bytes(bytes) => (name.to_owned(), Cow::Borrowed(&bytes[..])),
             Content::File(file) => {
@@ -115,21 +110,11 @@ impl Destination {
                 (format!("{name}.gz"), Cow::Owned(compressed))
             }
         };
-        let (url, headers) = match &self.kind {
-            Kind::Directory(_) => return Ok(()),
-            Kind::Http { url, token } => {
-                let mut headers = vec![("content-type", "application/octet-stream".to_owned())];
-                if let Some(token) = token {
-                    headers.push(("authorization", format!("Bearer {token}")));
-                }
-                (format!("{url}{name}"), headers)
-            }
-            Kind::Store(store) => {
-                let now = name::since_1970(SystemTime::now());
-                let signed = store.put(&name, &body, i64::try_from(now).unwrap_or(i64::MAX));
-                (signed.url, signed.headers)
-            }
-        };
+        let mut headers = vec![("content-type", "application/octet-stream".to_owned())];
+        if let Some(token) = token {
+            headers.push(("authorization", format!("Bearer {token}")));
+        }
+        let url = format!("{url}{name}");
         let answer = http::put(&url, &self.name, &headers, &body, TIMEOUT);
         let answer = answer.map_err(|failure| Unconfirmed {
             failure,
@@ -138,7 +123,7 @@ impl Destination {
         match answer.status {
             200..=299 => Ok(()),
             status => Err(Unconfirmed {
-                failure: Failure::new(&self.name, refusal(status, &answer.body)),
+                failure: Failure::new(&self.name, http::refusal(status, &answer.body)),
                 // A request timeout and too many requests concern the server, not the file.
                 is_refused: (300..500).contains(&status) && ![408, 429].contains(&status),
             }),
@@ -157,20 +142,8 @@ fn check_scheme(url: &str) -> Result<(), String> {
             "this command is built without TLS (the feature tls), which {url} requires; use http:// to a \
              proxy that adds TLS"
         ),
-        false => format!("{url} is not an address of a directory, http:// or s3://"),
+        false => format!("{url} is not an address of a directory or http://"),
     })
-}
-
-/// Describes a refusal; for the XML of object stores, by its error code.
-fn refusal(status: u16, body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let code = text
-        .split_once("<Code>")
-        .and_then(|(_, rest)| rest.split_once("</Code>"));
-    match code {
-        Some((code, _)) => http::refusal(status, code.as_bytes()),
-        None => http::refusal(status, body),
-    }
 }
 
 /// Writes a file, and returns when the disk has it.

@@ -5,7 +5,6 @@ mod destination;
 mod name;
 mod program;
 mod queue;
-mod store;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -21,15 +20,15 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::ShipArguments;
-use crate::failure::Failure;
-use crate::http;
-use crate::input::Input;
-use crate::plain_text::PlainText;
-use crate::profile::HEAP;
 use crate::summary;
 use destination::{Content, Destination, Unconfirmed};
 use name::{POST_MORTEM, PROFILE};
+use plimsoll_args::args::ShipArguments;
+use plimsoll_command::failure::Failure;
+use plimsoll_command::http;
+use plimsoll_command::input::Input;
+use plimsoll_command::plain_text::PlainText;
+use plimsoll_command::profile::HEAP;
 use program::{Program, Rule, Step};
 use queue::{Kind, Queue};
 

@@ -1,9 +1,9 @@
-//! Names of shipped files: host, program, process and time, from characters that are safe in paths, URLs
-//! and object keys.
+//! Names of shipped files: host, program, process and time, from characters that are safe in paths and
+//! URLs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::time;
+use plimsoll_command::time;
 
 /// The maximum number of characters of a part of a name.
 const MAX_PART: usize = 64;

@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::destination::Content;
 use super::name::{self, PROFILE};
 use super::queue::program_of;
-use crate::failure::Failure;
-use crate::http::{self, Server};
-use crate::profile::{HEAP, Limits, parse};
-use crate::run::name_of;
+use plimsoll_command::failure::Failure;
+use plimsoll_command::http::{self, Server};
+use plimsoll_command::profile::{HEAP, Limits, parse};
+use plimsoll_launch::run::name_of;
 
 /// The time for pages of figures, and for the profile, which names functions.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(10);

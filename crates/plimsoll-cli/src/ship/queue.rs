@@ -22,9 +22,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::name::{self, POST_MORTEM, PROFILE};
-use crate::failure::Failure;
-use crate::profile::{Limits, Profile, parse};
-use crate::run::name_of;
+use plimsoll_command::failure::Failure;
+use plimsoll_command::profile::{Limits, Profile, parse};
+use plimsoll_launch::run::name_of;
 
 /// The directory of claimed files.
 pub(super) const CLAIMED: &str = ".plimsoll-ship";

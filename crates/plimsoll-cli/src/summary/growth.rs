@@ -2,9 +2,9 @@
 
 use super::limited::{Limited, begin};
 use super::sites::at_line;
-use crate::growth::{Growth, Site};
-use crate::report::growth::{is_of_a_library, per_minute, time};
-use crate::run::short_name::shortened;
+use plimsoll_command::growth::{Growth, Site};
+use plimsoll_command::report::growth::{is_of_a_library, per_minute, time};
+use plimsoll_launch::run::short_name::shortened;
 
 /// The number of sites that are listed.
 const SITES: usize = 3;
@@ -74,7 +74,7 @@ fn of_site(site: &Site) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::growth::Frame;
+    use plimsoll_command::growth::Frame;
 
     fn site(verdict: &str, functions: &[&str]) -> Site {
         Site {

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::plain_text::plain;
-use crate::report::measure::alone;
-use crate::run::units::bytes;
+use plimsoll_command::plain_text::plain;
+use plimsoll_command::report::measure::alone;
+use plimsoll_launch::run::units::bytes;
 
 /// The maximum size of a summary in bytes.
 pub(super) const MAX_BYTES: usize = 3072;

@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::args::ReportArguments;
-use crate::failure::Failure;
-use crate::growth::Growth;
-use crate::http::{self, Server};
-use crate::input::Input;
-use crate::profile::HEAP;
-use crate::report::growth::url_of;
-use crate::report::measure::alone;
-use crate::report::{missing, write};
-use crate::run::compare::Record;
-use crate::time;
 use limited::{Limited, amount, begin, end};
+use plimsoll_args::args::ReportArguments;
+use plimsoll_command::failure::Failure;
+use plimsoll_command::growth::Growth;
+use plimsoll_command::http::{self, Server};
+use plimsoll_command::input::Input;
+use plimsoll_command::profile::HEAP;
+use plimsoll_command::report::growth::url_of;
+use plimsoll_command::report::measure::alone;
+use plimsoll_command::report::{missing, write};
+use plimsoll_command::time;
+use plimsoll_launch::run::compare::Record;
 
 /// The time for the answer of a page.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -117,7 +117,7 @@ fn write_input(to: &mut Limited, name: &str, input: &Input) -> Result<(), Failur
 /// Writes the kind of the source, and its time.
 fn subject(to: &mut Limited, input: &Input) {
     if let Some(file) = &input.post_mortem {
-        let program = begin(crate::run::name_of(&file.program), MAX_NAME);
+        let program = begin(plimsoll_launch::run::name_of(&file.program), MAX_NAME);
         to.line(&format!(
             "post-mortem file of {program} (process {}), which began at {}",
             file.process,
@@ -157,7 +157,7 @@ fn page(url: &str) -> Result<Option<Vec<u8>>, Failure> {
 
 /// Writes the resident memory of a program and its largest parts.
 fn resident(to: &mut Limited, growth_page: &str) -> Result<(), Failure> {
-    let url = growth_page.replacen(crate::growth::PATH, MEMORY, 1);
+    let url = growth_page.replacen(plimsoll_command::growth::PATH, MEMORY, 1);
     let Some(body) = page(&url)? else {
         return Ok(());
     };

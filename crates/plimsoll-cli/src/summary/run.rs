@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::limited::{Limited, begin};
 use super::sites;
-use crate::failure::Failure;
-use crate::files::open_regular;
-use crate::profile::{Limits, read};
-use crate::run::compare::{self, Record, counted_peak};
-use crate::run::name_of;
-use crate::run::units::{bytes, count, nanoseconds, seconds};
+use plimsoll_command::failure::Failure;
+use plimsoll_command::files::open_regular;
+use plimsoll_command::profile::{Limits, read};
+use plimsoll_launch::run::compare::{self, Record, counted_peak};
+use plimsoll_launch::run::name_of;
+use plimsoll_launch::run::units::{bytes, count, nanoseconds, seconds};
 
 /// The maximum size of a program's name in bytes.
 const MAX_NAME: usize = 60;

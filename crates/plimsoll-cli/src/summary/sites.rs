@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use super::limited::{Limited, amount, begin, end};
-use crate::failure::Failure;
-use crate::profile::{Frames, LocationId, Profile, Stack};
-use crate::report::growth::is_of_a_library;
-use crate::report::measure::share;
-use crate::run::compare::{Noise, Sum};
-use crate::run::short_name::shortened;
-use crate::run::sites::CONFIDENCE;
+use plimsoll_command::failure::Failure;
+use plimsoll_command::profile::{Frames, LocationId, Profile, Stack};
+use plimsoll_command::report::growth::is_of_a_library;
+use plimsoll_command::report::measure::share;
+use plimsoll_launch::run::compare::{Noise, Sum};
+use plimsoll_launch::run::short_name::shortened;
+use plimsoll_launch::run::sites::CONFIDENCE;
 
 /// The number of sites that a summary has.
 const SITES: usize = 5;
@@ -24,7 +24,7 @@ const MAX_FILE: usize = 40;
 const MAX_UNIT: usize = 16;
 
 /// A place in the source, with function, file and line.
-type Place<'a> = (&'a str, &'a str, u32);
+type SourceLine<'a> = (&'a str, &'a str, u32);
 
 /// Writes the total of a sample type, and its largest sites. A site is the innermost line of a stack that
 /// does not belong to Rust's standard library.
@@ -37,11 +37,11 @@ pub(super) fn write(
     let kind = &profile.sample_types()[at];
     let unit = begin(&kind.unit, MAX_UNIT);
     let frames = Frames::new(profile).map_err(|error| Failure::new(name, error))?;
-    let noise = match Noise::of(profile, at) {
+    let noise = match Noise::from_profile(profile, at) {
         Noise::None if kind.name == BY_HOLDER => Noise::Unknown,
         noise => noise,
     };
-    let mut sites: HashMap<Place<'_>, Sum> = HashMap::new();
+    let mut sites: HashMap<SourceLine<'_>, Sum> = HashMap::new();
     let (mut magnitude, mut total) = (0_i64, Sum::default());
     let mut stack = Stack::default();
     for sample in profile.samples() {
@@ -69,7 +69,7 @@ pub(super) fn write(
     };
     let kind = begin(&kind.name, MAX_FUNCTION);
     to.line(&format!("{kind}: {}, {basis}", amount(total.value, &unit)));
-    let mut sites: Vec<(Place<'_>, Sum)> = sites.into_iter().collect();
+    let mut sites: Vec<(SourceLine<'_>, Sum)> = sites.into_iter().collect();
     sites.sort_by(|(a_place, a), (b_place, b)| {
         let magnitude = |sum: &Sum| sum.value.unsigned_abs();
         let by_value = magnitude(b).cmp(&magnitude(a));
@@ -116,7 +116,7 @@ fn error(sum: Sum) -> String {
 }
 
 /// Returns the innermost place outside of libraries, or the innermost one.
-fn place<'a>(profile: &'a Profile, frames: &'a Frames<'_>, stack: &[LocationId]) -> Place<'a> {
+fn place<'a>(profile: &'a Profile, frames: &'a Frames<'_>, stack: &[LocationId]) -> SourceLine<'a> {
     let places = stack.iter().flat_map(|&location| {
         let named = frames.lines(location).iter().filter_map(|line| {
             let function = line.function?;

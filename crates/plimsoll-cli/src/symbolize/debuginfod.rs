@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use plimsoll_symbolize::offline::DebugFiles;
 
-use crate::failure::Failure;
-use crate::http;
-use crate::progress::Progress;
+use plimsoll_command::failure::Failure;
+use plimsoll_command::http;
+use plimsoll_command::progress::Progress;
 
 const URLS: &str = "DEBUGINFOD_URLS";
 const CACHE: &str = "DEBUGINFOD_CACHE_PATH";

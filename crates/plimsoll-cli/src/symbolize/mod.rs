@@ -10,13 +10,13 @@ use std::process::ExitCode;
 
 use plimsoll_symbolize::offline::{DebugFiles, Unusable};
 
-use crate::args::SymbolizeArguments;
-use crate::failure::Failure;
-use crate::files;
-use crate::input::add_names;
-use crate::plain_text::plain;
-use crate::profile::{HEAP, Mapping, Profile, read_url_or_file};
 use debuginfod::Debuginfod;
+use plimsoll_args::args::SymbolizeArguments;
+use plimsoll_command::failure::Failure;
+use plimsoll_command::files;
+use plimsoll_command::input::add_names;
+use plimsoll_command::plain_text::plain;
+use plimsoll_command::profile::{HEAP, Mapping, Profile, read_url_or_file};
 
 /// Reads the profile, adds names, and writes it. Reports addresses that remain without a name.
 pub fn symbolize(arguments: &SymbolizeArguments) -> Result<ExitCode, Failure> {

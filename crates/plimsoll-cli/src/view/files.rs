@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::history;
-use crate::failure::Failure;
-use crate::growth::Growth;
-use crate::input::{Input, Moment};
-use crate::page::Entry;
-use crate::profile::{HEAP, read_post_mortem};
+use plimsoll_command::failure::Failure;
+use plimsoll_command::growth::Growth;
+use plimsoll_command::input::{Input, Moment};
+use plimsoll_command::page::Entry;
+use plimsoll_command::profile::{HEAP, read_post_mortem};
 
 /// The ends of the names of profiles. In directories, only these and post-mortem files are read.
 const ENDINGS: [&str; 5] = [".pb.gz", ".pb", ".pprof", ".prof", ".heap"];

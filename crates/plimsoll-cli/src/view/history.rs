@@ -3,7 +3,7 @@
 use plimsoll_postmortem::PostMortem;
 use serde_json::{Value, json};
 
-use crate::report::history::to_json;
+use plimsoll_command::report::history::to_json;
 
 /// Returns the history as JSON; `None` if the file has none. The time of the last reading stands for
 /// the present.

@@ -7,9 +7,9 @@ mod server;
 use std::io::Write;
 use std::process::ExitCode;
 
-use crate::args::BrowserArguments;
-use crate::failure::Failure;
 use files::Files;
+use plimsoll_args::args::BrowserArguments;
+use plimsoll_command::failure::Failure;
 use server::Server;
 
 /// Serves the page over the files until the process is ended.

@@ -22,12 +22,12 @@ use plimsoll_server::serving::{Listener, Running};
 use plimsoll_server::token::Token;
 
 use super::files::Files;
-use crate::failure::Failure;
-use crate::files::random_name;
-use crate::input::Moment;
-use crate::page::document;
-use crate::server_thread;
-use crate::sockets;
+use plimsoll_command::failure::Failure;
+use plimsoll_command::files::random_name;
+use plimsoll_command::input::Moment;
+use plimsoll_command::page::document;
+use plimsoll_command::server_thread;
+use plimsoll_command::sockets;
 
 /// A running server, which stops when it is dropped.
 pub(super) struct Server {

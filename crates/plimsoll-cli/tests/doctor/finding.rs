@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::programs::{PLAIN, compile, directory, file};
-use plimsoll_cli::program::{Program, preload_verdict};
+use plimsoll_command::program::{Program, preload_verdict};
 
 /// Executes a command. Returns the shell's exit code if that fails.
 fn executed(name: &OsStr, path: &OsStr) -> Result<(), u8> {

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::command::plimsoll;
 use crate::programs::{PLAIN, compile_with, directory};
-use plimsoll_cli::program::allocator::Own;
-use plimsoll_cli::program::{
+use plimsoll_command::program::allocator::Own;
+use plimsoll_command::program::{
     CLibrary, DebugInformation, Details, Evidence, Executable, Language, Linking, Machine, Program,
     Verdict, preload_verdict, verdict_on_its_machine,
 };

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::programs::{Numbers, PLAIN, compile, directory, file, is_root};
-use plimsoll_cli::program::allocator::Own;
-use plimsoll_cli::program::{
+use plimsoll_command::program::allocator::Own;
+use plimsoll_command::program::{
     CLibrary, Compression, Contents, DebugInformation, Details, Evidence, Executable, Language,
     Linking, Program, Verdict, preload_verdict,
 };

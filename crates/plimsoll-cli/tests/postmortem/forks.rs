@@ -157,6 +157,48 @@ pub fn fork_under_load() {
     wait();
 }
 
+/// A daemon closes all descriptors and opens its own, which a child keeps.
+pub fn close_all_and_fork() {
+    use std::os::fd::AsRawFd;
+
+    // SAFETY: the call has no pointers, and this process uses no value that owns a descriptor from 3 on.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+    assert_eq!(closed, 0);
+    let mut files = Vec::new();
+    // The file's descriptor was the first from 100 on that was free.
+    while files
+        .last()
+        .is_none_or(|file: &std::fs::File| file.as_raw_fd() < 200)
+    {
+        files.push(std::fs::File::open("/dev/null").unwrap());
+    }
+    let status = fork(|| {
+        for file in &files {
+            // SAFETY: the call has no pointers.
+            let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFD) };
+            assert!(flags >= 0, "{file:?} is closed");
+        }
+    });
+    assert_eq!(status, 0, "the child is content");
+    ready();
+    wait();
+}
+
+#[test]
+fn a_forks_child_keeps_the_programs_descriptors() {
+    // SAFETY: the call has no pointers. The range has no descriptor.
+    if unsafe { libc::syscall(libc::SYS_close_range, 1 << 30, 1 << 30, 0) } != 0 {
+        plimsoll_testkit::skip!("the kernel lacks close_range");
+        return;
+    }
+    let directory = Directory::new("postmortem-descriptors");
+    let file = directory.path("file");
+    let mut process = Process::start("close all and fork", &file, "heap_rate=4k");
+    process.is_ready();
+    process.kill();
+    totals_add_up(&read(&file));
+}
+
 #[test]
 fn a_forks_child_counts_for_itself() {
     let directory = Directory::new("postmortem-fork");

@@ -4,7 +4,7 @@ use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use plimsoll_cli::profile::{Frames, Limits, Profile, Stack, parse};
+use plimsoll_command::profile::{Frames, Limits, Profile, Stack, parse};
 use plimsoll_postmortem::layout::word;
 use plimsoll_postmortem::{HeapReading, PostMortem};
 use plimsoll_symbolize::Detail;

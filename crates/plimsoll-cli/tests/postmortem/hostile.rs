@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use plimsoll_cli::profile::{Limits, parse};
+use plimsoll_command::profile::{Limits, parse};
 use plimsoll_symbolize::Detail;
 
 use crate::Process;

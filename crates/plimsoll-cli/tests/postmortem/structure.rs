@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use plimsoll_cli::profile::{Limits, parse};
+use plimsoll_command::profile::{Limits, parse};
 use plimsoll_symbolize::Detail;
 
 use crate::command::{Directory, file_of_command};

@@ -68,6 +68,7 @@ fn work() {
             let _plimsoll = plimsoll::start();
         }
         "fork" => super::forks::fork_and_count(),
+        "close all and fork" => super::forks::close_all_and_fork(),
         "clone" => super::forks::clone_and_count(),
         "rise and fall with a history" => super::history::rise_and_fall(),
         "start and grow" => super::history::start_and_grow(),

@@ -3,7 +3,7 @@
 
 use crate::command::{Directory, failure_of, plimsoll};
 use crate::proto::{Message, Writer, gzip};
-use plimsoll_cli::profile::{Limits, parse};
+use plimsoll_command::profile::{Limits, parse};
 
 fn small() -> Writer {
     let mut writer = Writer::new(&[("inuse_space", "bytes")]);
@@ -313,12 +313,20 @@ fn a_bomb_is_refused_where_the_limit_is() {
             assert!(error.contains(why), "{error}");
         }
     }
-    let line = b"@ 0x1 0x2 0x3\n t*: 1: 2 [3: 4]\n".repeat(1 << 17);
-    let error = parse(&[&b"heap_v2/1\n"[..], &line].concat(), limits).unwrap_err();
-    assert!(
-        error.to_string().contains("the number is too large"),
-        "{error}"
-    );
+    // Stacks with counts, stacks without, and names of libraries.
+    let addresses = |line: usize| (0..20).map(move |at| format!(" {:x}", 20 * line + at));
+    let library = format!("MAPPED_LIBRARIES:\n1-2 r-xp 0 0 0 /{}\n", "x".repeat(1000));
+    for dump in [
+        "@ 0x1 0x2 0x3\n t*: 1: 2 [3: 4]\n".repeat(1 << 17),
+        (0..1 << 14).fold(String::new(), |dump, line| {
+            dump + "@" + &addresses(line).collect::<String>() + "\n"
+        }),
+        library.repeat(1 << 12),
+    ] {
+        let error = parse(format!("heap_v2/1\n{dump}").as_bytes(), limits).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("needs more than 1 MiB of memory"), "{error}");
+    }
     let endless = [&b"heap_v2/1\n@"[..], &vec![b' '; 2 * mib]].concat();
     let error = parse(&endless, limits).unwrap_err();
     assert!(error.to_string().contains("line 2 is too long"), "{error}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::command::{Directory, failure_of, file_of_command, stdout_of};
 use crate::proto::{Writer, gzip};
-use plimsoll_cli::http::{Server, get, get_with_progress, profile_url};
+use plimsoll_command::http::{Server, get, get_with_progress, profile_url};
 
 /// Serves one response after the other. The thread returns the requests.
 fn server(answers: Vec<Vec<u8>>) -> (String, JoinHandle<Vec<String>>) {

@@ -1,7 +1,7 @@
 //! The content of profiles is read correctly.
 
 use crate::proto::{Writer, gzip};
-use plimsoll_cli::profile::{FunctionTotals, Limits, Profile, function_totals, parse};
+use plimsoll_command::profile::{FunctionTotals, Limits, Profile, function_totals, parse};
 
 const HEAP: &[(&str, &str)] = &[("inuse_objects", "count"), ("inuse_space", "bytes")];
 

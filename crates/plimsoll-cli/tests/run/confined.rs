@@ -593,7 +593,7 @@ fn programs_execute_under_a_filter_that_kills_by_one_call() {
                 SYS_getpid, SYS_gettid, SYS_rt_sigprocmask, SYS_rt_sigaction, SYS_lseek, SYS_membarrier, SYS_clone,
                 SYS_clone3, SYS_prlimit64, SYS_madvise, SYS_clock_gettime, SYS_sched_getaffinity, SYS_ioctl, SYS_fcntl,
                 SYS_readlink, SYS_getrandom, SYS_futex, SYS_prctl, SYS_statx, SYS_getdents64, SYS_sigaltstack,
-                SYS_process_vm_readv, SYS_timer_create, SYS_eventfd2, SYS_memfd_create, SYS_ftruncate, SYS_getuid,
+                SYS_process_vm_readv, SYS_timer_create, SYS_socketpair, SYS_memfd_create, SYS_ftruncate, SYS_getuid,
             };
             for (int i = 0; i < sizeof calls / sizeof *calls; i++) {
                 pid_t child = fork();

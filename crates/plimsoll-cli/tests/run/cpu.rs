@@ -2,9 +2,12 @@
 
 use std::process::Command;
 
+use plimsoll_testkit::pprof::Profile;
+
 use crate::scene::{PLIMSOLL, Scene, run};
 
-/// Uses CPU time in three functions, in the proportion 5 : 3 : 2, on two threads. Each uses 1.2 s.
+/// Uses CPU time in three functions, in the proportion 5 : 3 : 2, on two threads. Each uses 1.2 s. The period of 20/pi ms has
+/// no common multiple with the ticks of the system, at which samples are taken: otherwise these would meet few places of it.
 const BURNS: &str = r#"
 #include <pthread.h>
 #include <time.h>
@@ -19,11 +22,11 @@ static long now(void) {
         while (now() < end) for (volatile int i = 0; i < 1000; i++); \
         __asm__ volatile(""); \
     }
-BURN(uses_half, 6)
-BURN(uses_three_tenths, 3.6)
-BURN(uses_a_fifth, 2.4)
+BURN(uses_half, 3.18310)
+BURN(uses_three_tenths, 1.90986)
+BURN(uses_a_fifth, 1.27324)
 static void *work(void *unused) {
-    for (int i = 0; i < 100; i++) { uses_half(); uses_three_tenths(); uses_a_fifth(); }
+    for (int i = 0; i < 190; i++) { uses_half(); uses_three_tenths(); uses_a_fifth(); }
     return unused;
 }
 int main(void) {
@@ -72,7 +75,61 @@ fn functions_of_a_c_program_have_their_shares_of_cpu_time() {
     }
 }
 
-/// Functions of C++, with a template and a lambda. Half of the time each.
+/// Switches between two stacks for a second of CPU time. A different function runs on each.
+const SWITCHES: &str = r#"
+#include <stdio.h>
+#include <time.h>
+#include <ucontext.h>
+static ucontext_t first, second;
+static char stack[65536];
+static long turns;
+static int is_over(void) {
+    struct timespec time;
+    if (turns++ % 1024) return 0;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return time.tv_sec >= 1;
+}
+__attribute__((noinline)) static void on_first(void) {
+    while (!is_over()) swapcontext(&first, &second);
+    __asm__ volatile("");
+}
+__attribute__((noinline)) static void on_second(void) {
+    for (;;) swapcontext(&second, &first);
+}
+int main(void) {
+    getcontext(&second);
+    second.uc_stack.ss_sp = stack;
+    second.uc_stack.ss_size = sizeof stack;
+    makecontext(&second, on_second, 0);
+    on_first();
+    puts("switched");
+}
+"#;
+
+/// A sample within the switch has the old stack, the new one or none.
+#[test]
+fn no_sample_mixes_two_stacks_between_which_a_program_switches() {
+    let scene = Scene::new("cpu-switches");
+    let program = scene.c("switches", SWITCHES);
+    let out = scene.path("out");
+    let options = ["--cpu=1000", "--out", out.to_str().unwrap()];
+    let output = run(&options, &program, &[]).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(output.stdout, b"switched\n");
+    let profile = Profile::read(&std::fs::read(out.join("profile.pb.gz")).unwrap());
+    let (mut on_first, mut on_second) = (0, 0);
+    for sample in &profile.sample {
+        let names = profile.names(sample);
+        let (first, second) = (names.contains(&"on_first"), names.contains(&"on_second"));
+        assert!(!(first && second), "{names:?}");
+        on_first += sample.value[0] * i64::from(first);
+        on_second += sample.value[0] * i64::from(second);
+    }
+    // Of 250 samples or more, each function has about half. Fewer than 10 are in one of 10^50 runs.
+    assert!(on_first > 10 && on_second > 10, "{on_first}, {on_second}");
+}
+
+/// Functions of C++, with a template and a lambda. Half of the time each, with the same period.
 const TEMPLATE: &str = r#"
 #include <ctime>
 static double used() {
@@ -87,9 +144,9 @@ template <typename T> __attribute__((noinline)) void burns(double until) {
 }
 }
 int main() {
-    for (int i = 0; i < 200; i++) {
-        work::burns<int>(used() + 0.006);
-        [] { work::burns<long>(used() + 0.006); }();
+    for (int i = 0; i < 380; i++) {
+        work::burns<int>(used() + 0.0031831);
+        [] { work::burns<long>(used() + 0.0031831); }();
     }
 }
 "#;

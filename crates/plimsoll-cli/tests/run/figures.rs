@@ -103,7 +103,7 @@ fn a_profile_of_everything_agrees_with_the_figures() {
     .unwrap();
     let report = only(crate::scene::reports(&output).1);
     let file = std::fs::File::open(out.join("heap.pb.gz")).unwrap();
-    let profile = plimsoll_cli::profile::read(file, Default::default()).unwrap();
+    let profile = plimsoll_command::profile::read(file, Default::default()).unwrap();
     let sum = |name: &str| -> i64 {
         let at = profile.sample_type(name).unwrap();
         profile.samples().map(|sample| sample.value(at)).sum()
@@ -145,7 +145,7 @@ fn a_profile_of_everything_has_blocks_of_zero_bytes() {
     let report = only(crate::scene::reports(&output).1);
     assert_eq!(number(&report, "mallocs"), 40, "{report}");
     let file = std::fs::File::open(out.join("heap.pb.gz")).unwrap();
-    let profile = plimsoll_cli::profile::read(file, Default::default()).unwrap();
+    let profile = plimsoll_command::profile::read(file, Default::default()).unwrap();
     let sum = |name: &str| -> i64 {
         let at = profile.sample_type(name).unwrap();
         profile.samples().map(|sample| sample.value(at)).sum()
@@ -214,7 +214,7 @@ fn the_first_block_of_each_thread_is_sampled() {
     assert!(output.status.success(), "{:?}", output.status);
     let report = only(crate::scene::reports(&output).1);
     let file = std::fs::File::open(out.join("heap.pb.gz")).unwrap();
-    let profile = plimsoll_cli::profile::read(file, Default::default()).unwrap();
+    let profile = plimsoll_command::profile::read(file, Default::default()).unwrap();
     let sum = |name: &str| -> i64 {
         let at = profile.sample_type(name).unwrap();
         profile.samples().map(|sample| sample.value(at)).sum()

@@ -121,7 +121,7 @@ fn processes_are_added_up_by_program() {
 fn children_sample_other_allocations_than_their_siblings() {
     let (scene, _) = run_many("many-samples", &["--quiet"]);
     let file = std::fs::File::open(scene.path("out/heap.pb.gz")).unwrap();
-    let profile = plimsoll_cli::profile::read(file, Default::default()).unwrap();
+    let profile = plimsoll_command::profile::read(file, Default::default()).unwrap();
     let objects = profile.sample_type("alloc_objects").unwrap();
     let estimate: i64 = profile.samples().map(|sample| sample.value(objects)).sum();
     // Blocks count with the size of their class. Children that execute `true` leave no profile.

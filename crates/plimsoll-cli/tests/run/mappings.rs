@@ -333,7 +333,7 @@ fn the_profile_names_the_callers_of_current_mappings() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!text.contains("grows < main"), "it touched nothing: {text}");
     let file = std::fs::File::open(out.join("mmap.pb.gz")).unwrap();
-    let profile = plimsoll_cli::profile::read(file, Default::default()).unwrap();
+    let profile = plimsoll_command::profile::read(file, Default::default()).unwrap();
     let sum = |name: &str| -> i64 {
         let at = profile.sample_type(name).unwrap();
         profile.samples().map(|sample| sample.value(at)).sum()
@@ -690,6 +690,9 @@ int main() {
     char *by_brk = sbrk(0);
     if (brk(by_brk + 6 * P) || brk(by_brk + P) || sbrk(0) != by_brk + P) return 2;
     if (sbrk(1L << 60) != (void *)-1 || errno != ENOMEM) return 3;
+    /* Below the segment, the kernel leaves the end where it is. The C library may report success. */
+    (void)!brk((void *)P);
+    if (sbrk(0) != by_brk + P) return 4;
     printf("%d\n", first[39 << 20]);
     return 0;
 }

@@ -1,5 +1,6 @@
 //! A tracer reads the samples of unmodified programs at the probes of the preloaded library.
 
+use plimsoll_cli::library::LIBRARY;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
@@ -49,7 +50,7 @@ fn agree(scene: &Scene, program: &Path) {
         }
     }
     let file = File::open(out.join("heap.pb.gz")).unwrap();
-    let profile = plimsoll_cli::profile::read(file, Default::default()).unwrap();
+    let profile = plimsoll_command::profile::read(file, Default::default()).unwrap();
     let sum = |name: &str| -> i64 {
         let at = profile.sample_type(name).unwrap();
         profile.samples().map(|sample| sample.value(at)).sum()
@@ -68,8 +69,10 @@ fn agree(scene: &Scene, program: &Path) {
 
 #[test]
 fn the_probes_of_the_library_are_the_allocations_of_a_program() {
-    usdt::assert_probes(Path::new(env!("PLIMSOLL_PRELOAD")));
     let scene = Scene::new("probes");
+    let library = scene.path("libplimsoll_preload.so");
+    std::fs::write(&library, LIBRARY.content).unwrap();
+    usdt::assert_probes(&library);
     let source = DETERMINISTIC.replace("200000", "5000");
     agree(&scene, &scene.c("deterministic", &source));
 }

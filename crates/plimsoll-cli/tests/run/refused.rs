@@ -1,5 +1,6 @@
 //! Programs that cannot be run, or whose allocations cannot be observed.
 
+use plimsoll_cli::library::LIBRARY;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -66,7 +67,7 @@ fn a_privileged_program_that_is_linked_with_the_library_obeys_no_environment() {
     }
     let scene = Scene::new("linked-setuid");
     let library = scene.path("libpreloaded.so");
-    std::fs::copy(env!("PLIMSOLL_PRELOAD"), &library).unwrap();
+    std::fs::write(&library, LIBRARY.content).unwrap();
     let source = "#include <stdlib.h>
         #include <sys/auxv.h>
         int main() { free(malloc(100)); return getauxval(AT_SECURE) ? 3 : 4; }";

@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use command::{Directory, file_of_command, stdout_of};
-use plimsoll_cli::http;
+use plimsoll_command::http;
 use serde_json::{Value, json};
 use workload::Process;
 

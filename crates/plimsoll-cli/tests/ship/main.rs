@@ -1,4 +1,4 @@
-//! `plimsoll ship`: files move to a directory, an HTTP server or object storage, and none is lost.
+//! `plimsoll ship`: files move to a directory or an HTTP server, and none is lost.
 //!
 //! Processes that leave post-mortem files run this program again with the test [`work`].
 
@@ -117,14 +117,10 @@ fn profile(value: i64) -> Vec<u8> {
     gzip(&writer.finish())
 }
 
-/// Returns the command with arguments, without settings of the test's environment.
+/// Returns the command with arguments.
 fn ship(arguments: &[&str]) -> Command {
     let mut command = Command::new(file_of_command());
     command.arg("ship").args(arguments).stdin(Stdio::null());
-    let variables = std::env::vars_os().map(|(name, _)| name);
-    for name in variables.filter(|name| name.to_string_lossy().starts_with("AWS_")) {
-        command.env_remove(name);
-    }
     command
 }
 

@@ -1,11 +1,9 @@
-//! HTTP servers and object storage.
+//! HTTP servers.
 
 use std::fs;
 
-use hmac_sha256::{HMAC, Hash};
-
 use crate::port::Port;
-use crate::server::{Request, Server};
+use crate::server::Server;
 use crate::{Scene, end, kill, process, run, ship, signal, start};
 
 fn gunzip(bytes: &[u8]) -> Vec<u8> {
@@ -152,109 +150,4 @@ fn redirects_are_not_followed() {
     assert_eq!(status, Some(1));
     assert!(errors.contains("status 307"), "{errors}");
     assert_eq!(scene.waiting().len(), 1);
-}
-
-const KEY: &str = "an access key";
-const SECRET: &str = "a secret/key+";
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Checks the signature of a request as the documentation of Signature Version 4 describes, from the
-/// bytes that arrived. Returns the error code of S3.
-fn verify(request: &Request, region: &str) -> Result<(), &'static str> {
-    let authorization = request.header("authorization");
-    let fields = authorization
-        .strip_prefix("AWS4-HMAC-SHA256 ")
-        .ok_or("AccessDenied")?;
-    let field = |name: &str| {
-        let mut fields = fields.split(',');
-        fields.find_map(|field| field.trim().strip_prefix(name)?.strip_prefix('='))
-    };
-    let scope = field("Credential").and_then(|credential| credential.strip_prefix(KEY));
-    let scope = scope.ok_or("InvalidAccessKeyId")?.trim_start_matches('/');
-    let date = request.header("x-amz-date");
-    let day = &date[..8];
-    if scope != format!("{day}/{region}/s3/aws4_request") {
-        return Err("AuthorizationHeaderMalformed");
-    }
-    let hash = request.header("x-amz-content-sha256");
-    if hash != hex(&Hash::hash(&request.body)) {
-        return Err("XAmzContentSHA256Mismatch");
-    }
-    let names = field("SignedHeaders").ok_or("AccessDenied")?;
-    let signed: Vec<&str> = names.split(';').collect();
-    assert!(signed.is_sorted() && signed.contains(&"host"));
-    for (name, _) in &request.headers {
-        assert!(
-            !name.starts_with("x-amz-") || signed.contains(&&**name),
-            "{name}"
-        );
-    }
-    let headers: String = signed
-        .iter()
-        .map(|name| format!("{name}:{}\n", request.header(name)))
-        .collect();
-    let canonical = format!("PUT\n{}\n\n{headers}\n{names}\n{hash}", request.path);
-    let text = format!(
-        "AWS4-HMAC-SHA256\n{date}\n{scope}\n{}",
-        hex(&Hash::hash(canonical.as_bytes()))
-    );
-    let day_key = HMAC::mac(day, format!("AWS4{SECRET}"));
-    let region_key = HMAC::mac(region, day_key);
-    let key = HMAC::mac("aws4_request", HMAC::mac("s3", region_key));
-    match field("Signature") == Some(&hex(&HMAC::mac(text, key))) {
-        true => Ok(()),
-        false => Err("SignatureDoesNotMatch"),
-    }
-}
-
-#[test]
-fn object_storage_accepts_the_signature() {
-    let scene = Scene::new("s3");
-    let from = scene.from();
-    let server = Server::new(|request| match verify(request, "eu-1") {
-        Ok(()) => (200, Vec::new()),
-        Err(code) => {
-            let xml = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code></Error>");
-            (403, xml.into_bytes())
-        }
-    });
-    let endpoint = format!("http://{}", server.address);
-    let once = |to: &str, secret: &str, token: &str| {
-        let mut command = ship(&[&from, "--to", to, "--once"]);
-        run(command
-            .env("AWS_ACCESS_KEY_ID", KEY)
-            .env("AWS_SECRET_ACCESS_KEY", secret)
-            .env("AWS_SESSION_TOKEN", token)
-            .env("AWS_REGION", "eu-1")
-            .env("AWS_ENDPOINT_URL", &endpoint))
-    };
-    scene.profile("first.pb.gz", 3);
-    let (out, errors, status) = once("s3://bucket/a b/é", SECRET, "session");
-    assert_eq!((&*errors, status), ("", Some(0)));
-    assert_eq!(out.lines().count(), 1);
-    let request = &server.requests()[0];
-    assert!(
-        request.path.starts_with("/bucket/a%20b/%C3%A9/"),
-        "{}",
-        request.path
-    );
-    assert_eq!(request.header("x-amz-security-token"), "session");
-
-    kill(process(&format!("{from}/file")));
-    let (_, errors, status) = once("s3://bucket", SECRET, "");
-    assert_eq!((&*errors, status), ("", Some(0)));
-    assert_eq!(server.requests().len(), 4);
-
-    // A refusal shows its code and no secret.
-    let left = scene.profile("last.pb.gz", 3);
-    let (_, errors, status) = once("s3://bucket", "wrong", "");
-    assert_eq!(status, Some(1));
-    let expected = "plimsoll: s3://bucket: the response has status 403: SignatureDoesNotMatch; it is tried again\n";
-    assert_eq!(errors, expected);
-    let waiting = scene.waiting();
-    let waiting = format!("{from}/.plimsoll-ship/{}", waiting[0]);
-    assert_eq!(fs::read(waiting).unwrap(), left);
 }

@@ -66,7 +66,7 @@ pub fn profile_at(directory: &Directory, build_ids: &[&str], call: u64) -> Strin
             ..Sample::default()
         });
     }
-    let bytes = plimsoll_cli::profile::compress(&prost::Message::encode_to_vec(&profile));
+    let bytes = plimsoll_command::profile::compress(&prost::Message::encode_to_vec(&profile));
     directory.file("addresses.pb.gz", &bytes)
 }
 

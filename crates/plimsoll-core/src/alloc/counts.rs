@@ -3,8 +3,8 @@
 use plimsoll_postmortem::layout::CounterLayout;
 use plimsoll_sys::os::rseq::Area;
 
-use crate::ledger::{Delta, Ledger, Protocol, Reader, Writer};
-use crate::size_class;
+use plimsoll_ledger::ledger::{Delta, Ledger, Protocol, Reader, Writer};
+use plimsoll_ledger::size_class;
 
 /// The sums over all allocations and frees since the process began.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,6 @@ unsafe impl Delta for HeapDelta {
     };
 }
 
-#[cfg(feature = "preload")]
 impl HeapDelta {
     /// Subtracts the counts of `earlier`, except for accounts, which keep their totals.
     pub fn subtract(&mut self, earlier: &Self) {
@@ -163,7 +162,7 @@ pub fn counted_so_far(reader: &mut Reader<HeapDelta>) -> HeapDelta {
 /// # Safety
 /// `area` is the calling thread's, from [`Ledger::area`] of [`HEAP`], and not null.
 #[inline(always)]
-pub(super) unsafe fn malloc_small(area: *mut Area, size: usize) {
+pub unsafe fn malloc_small(area: *mut Area, size: usize) {
     // SAFETY: `area` meets the contract of `malloc_in`, by this function's contract. Dividing by 8
     // yields the class: the compiler removes the division.
     unsafe { malloc_in(area, size.div_ceil(8)) }
@@ -174,7 +173,7 @@ pub(super) unsafe fn malloc_small(area: *mut Area, size: usize) {
 /// # Safety
 /// As for [`malloc_small`].
 #[inline(always)]
-pub(super) unsafe fn free_small(area: *mut Area, size: usize) {
+pub unsafe fn free_small(area: *mut Area, size: usize) {
     // SAFETY: `area` meets the contract of `free_in`, by this function's contract.
     unsafe { free_in(area, size.div_ceil(8)) }
 }
@@ -184,11 +183,11 @@ pub(super) unsafe fn free_small(area: *mut Area, size: usize) {
 /// # Safety
 /// As for [`malloc_small`]; `class` is a valid class.
 #[inline(always)]
-pub(super) unsafe fn malloc_in(area: *mut Area, class: usize) {
+pub unsafe fn malloc_in(area: *mut Area, class: usize) {
     #[cfg(feature = "double-check")]
-    let _check = crate::ledger::double_check::HEAP.operation(&[(MALLOCS + class, 1)]);
+    let _check = plimsoll_ledger::ledger::double_check::HEAP.operation(&[(MALLOCS + class, 1)]);
     // SAFETY: `area` is the calling thread's and the class exists, by this function's contract.
-    unsafe { crate::ledger::increment!(HEAP, area, 8 * class, 0) }
+    unsafe { plimsoll_ledger::ledger::increment!(HEAP, area, 8 * class, 0) }
 }
 
 /// Counts a free in a class.
@@ -196,11 +195,11 @@ pub(super) unsafe fn malloc_in(area: *mut Area, class: usize) {
 /// # Safety
 /// As for [`malloc_in`].
 #[inline(always)]
-pub(super) unsafe fn free_in(area: *mut Area, class: usize) {
+pub unsafe fn free_in(area: *mut Area, class: usize) {
     #[cfg(feature = "double-check")]
-    let _check = crate::ledger::double_check::HEAP.operation(&[(FREES + class, 1)]);
+    let _check = plimsoll_ledger::ledger::double_check::HEAP.operation(&[(FREES + class, 1)]);
     // SAFETY: `area` is the calling thread's and the class exists, by this function's contract.
-    unsafe { crate::ledger::increment!(HEAP, area, 8 * class, 164) }
+    unsafe { plimsoll_ledger::ledger::increment!(HEAP, area, 8 * class, 164) }
 }
 
 /// Counts an allocation above [`size_class::LARGEST`].
@@ -208,7 +207,7 @@ pub(super) unsafe fn free_in(area: *mut Area, class: usize) {
 /// # Safety
 /// As for [`malloc_small`].
 #[inline(never)]
-pub(super) unsafe fn malloc_large(area: *mut Area, size: usize) {
+pub unsafe fn malloc_large(area: *mut Area, size: usize) {
     // SAFETY: `area` meets the contract of `pair`; the positions are the words of large
     // allocations.
     unsafe { pair(area, (LARGE_MALLOCS, 1), (LARGE_MALLOC_BYTES, size as u64)) }
@@ -219,7 +218,7 @@ pub(super) unsafe fn malloc_large(area: *mut Area, size: usize) {
 /// # Safety
 /// As for [`malloc_small`].
 #[inline(never)]
-pub(super) unsafe fn free_large(area: *mut Area, size: usize) {
+pub unsafe fn free_large(area: *mut Area, size: usize) {
     // SAFETY: `area` meets the contract of `pair`; the positions are the words of large frees.
     unsafe { pair(area, (LARGE_FREES, 1), (LARGE_FREE_BYTES, size as u64)) }
 }
@@ -241,7 +240,7 @@ pub(super) unsafe fn realloc_small(area: *mut Area, old_size: usize, new_size: u
 /// # Safety
 /// As for [`malloc_small`].
 #[inline(never)]
-pub(super) unsafe fn realloc_larger(area: *mut Area, old_size: usize, new_size: usize) {
+pub unsafe fn realloc_larger(area: *mut Area, old_size: usize, new_size: usize) {
     if let (Some(old_class), Some(new_class)) = (size_class::of(old_size), size_class::of(new_size))
     {
         // SAFETY: `area` meets the contract of `pair`; `size_class::of` returned the classes.
@@ -256,7 +255,7 @@ pub(super) unsafe fn realloc_larger(area: *mut Area, old_size: usize, new_size: 
 #[inline(always)]
 unsafe fn pair(area: *mut Area, first: (usize, u64), second: (usize, u64)) {
     #[cfg(feature = "double-check")]
-    let _check = crate::ledger::double_check::HEAP.operation(&[first, second]);
+    let _check = plimsoll_ledger::ledger::double_check::HEAP.operation(&[first, second]);
     // SAFETY: `area` and the positions meet the contract of `record_pair`, by this function's
     // contract.
     unsafe { HEAP.record_pair(area, [first, second]) }
@@ -266,31 +265,29 @@ unsafe fn pair(area: *mut Area, first: (usize, u64), second: (usize, u64)) {
 ///
 /// # Safety
 /// As for [`malloc_small`].
-#[cfg(feature = "preload")]
 #[inline(always)]
-pub(super) unsafe fn asked_in(area: *mut Area, size: usize) {
+pub unsafe fn asked_in(area: *mut Area, size: usize) {
     // SAFETY: `area` is the calling thread's, by this function's contract.
-    unsafe { crate::ledger::add!(HEAP, area, 332, size as u64) }
+    unsafe { plimsoll_ledger::ledger::add!(HEAP, area, 332, size as u64) }
 }
 
 /// Counts the bytes that an allocation requested, on the cold path.
-#[cfg(feature = "preload")]
-pub(super) fn asked(writer: Writer, size: usize) {
+pub fn asked(writer: Writer, size: usize) {
     HEAP.record(writer, &[(ASKED_BYTES, size as u64)]);
 }
 
 /// Counts an allocation of any size.
-pub(super) fn malloc(writer: Writer, size: usize) {
+pub fn malloc(writer: Writer, size: usize) {
     record(writer, &Entries::new().malloc(size));
 }
 
 /// Counts a free of any size.
-pub(super) fn free(writer: Writer, size: usize) {
+pub fn free(writer: Writer, size: usize) {
     record(writer, &Entries::new().free(size));
 }
 
 /// Counts a free and an allocation, both in the same cut.
-pub(super) fn realloc(writer: Writer, old_size: usize, new_size: usize) {
+pub fn realloc(writer: Writer, old_size: usize, new_size: usize) {
     record(writer, &Entries::new().free(old_size).malloc(new_size));
 }
 
@@ -306,20 +303,20 @@ pub fn account(row: usize, of: AccountField, bytes: usize) {
 fn record(writer: Writer, entries: &Entries) {
     let entries = &entries.entries[..entries.used];
     #[cfg(feature = "double-check")]
-    let _check = crate::ledger::double_check::HEAP.operation(entries);
+    let _check = plimsoll_ledger::ledger::double_check::HEAP.operation(entries);
     HEAP.record(writer, entries);
 }
 
 /// The words that an operation changes.
 struct Entries {
-    entries: [(usize, u64); crate::ledger::MAX_ENTRIES],
+    entries: [(usize, u64); plimsoll_ledger::ledger::MAX_ENTRIES],
     used: usize,
 }
 
 impl Entries {
     fn new() -> Self {
         Self {
-            entries: [(0, 0); crate::ledger::MAX_ENTRIES],
+            entries: [(0, 0); plimsoll_ledger::ledger::MAX_ENTRIES],
             used: 0,
         }
     }

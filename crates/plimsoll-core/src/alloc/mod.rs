@@ -1,8 +1,7 @@
 //! [`Alloc`], which counts and samples allocations and forwards them to the program's allocator.
 
 pub mod counts;
-#[cfg(feature = "preload")]
-pub mod malloc;
+pub mod interposition;
 #[cfg(all(feature = "mmap", target_os = "linux", not(plimsoll_portable_os)))]
 pub mod mappings;
 #[cfg(not(all(feature = "mmap", target_os = "linux", not(plimsoll_portable_os))))]
@@ -14,11 +13,12 @@ pub mod postmortem;
 pub mod process;
 mod reallocations;
 pub mod sampled_blocks;
-mod sampled_inside;
-mod samples;
+pub mod sampled_inside;
+pub mod samples;
 #[cfg(test)]
 mod tests;
 pub mod thread;
+mod usdt;
 
 use std::alloc::{Layout, System};
 use std::fmt;
@@ -26,8 +26,9 @@ use std::fmt;
 use plimsoll_sys::primitives::{AtomicBool, AtomicUsize, Ordering};
 use sampled_inside::SAMPLED_INSIDE;
 
-use crate::backend::{self, Backend};
 use crate::internal_scope;
+use plimsoll_backend::backend;
+use plimsoll_backend::backend::Backend;
 
 /// An allocator that counts the operations on its inner allocator, exactly, and samples them for
 /// the heap profile.
@@ -168,7 +169,6 @@ pub fn self_bytes() -> (usize, usize) {
 }
 
 /// Makes memory for samples accessible, for forked children and for a process that will not be able to.
-#[cfg(feature = "preload")]
 pub fn commit_for_samples() {
     SAMPLED_INSIDE.commit();
 }
@@ -183,8 +183,7 @@ static PROBE: AtomicUsize = AtomicUsize::new(0);
 /// is known to be the C library's. The block is allocated once, by no thread of the program: it is in no count and no
 /// sample, and never freed.
 pub fn probe() -> Option<usize> {
-    #[cfg(feature = "preload")]
-    if matches!(malloc::underlying_kind(), malloc::UnderlyingKind::Libc) {
+    if interposition::underlying_kind() == Some(interposition::UnderlyingKind::Libc) {
         return None;
     }
     if IS_OVER_C.load(Ordering::Relaxed) {
@@ -208,7 +207,7 @@ pub fn is_over_c(probe: Option<usize>, is_of_c: impl Fn(usize) -> bool) -> bool 
 }
 
 /// Visits the sampled blocks that stay in the underlying allocator, with their samples: those above
-/// [`LARGEST`](crate::size_class::LARGEST), and all in a preloaded library. Not for hooks.
+/// [`LARGEST`](plimsoll_ledger::size_class::LARGEST), and all in a preloaded library. Not for hooks.
 pub fn for_each_inside(mut visit: impl FnMut(std::ops::Range<usize>, crate::sampler::Sample)) {
     sampled_inside::SAMPLED_INSIDE.for_each(|address, noted| {
         visit(address..address + noted.bytes(), noted.sample);

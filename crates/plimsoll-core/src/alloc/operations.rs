@@ -5,10 +5,10 @@ use std::alloc::{GlobalAlloc, Layout};
 use super::samples::{forget_large, record_inside, record_small, record_small_free};
 use super::thread::Thread;
 use super::{Alloc, counts, measured, process, sampled_blocks};
-use crate::backend::is_aligned_anyway;
 use crate::internal_scope;
 use crate::sampler::Sample;
-use crate::size_class;
+use plimsoll_backend::backend::is_aligned_anyway;
+use plimsoll_ledger::size_class;
 
 // SAFETY: blocks come from the inner allocator, or from `sampled_blocks` or `internal_heap`, which
 // meet the same contract; a block's address identifies its source.

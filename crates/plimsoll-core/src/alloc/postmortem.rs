@@ -6,12 +6,15 @@ use plimsoll_sys::os::region::{is_page_size_supported, page_size, within_address
 
 use super::counts::{self, HEAP};
 use super::mappings;
-use crate::ledger::{self, Protocol};
-use crate::postmortem_file::{self, Contents, Parts};
 use crate::sampler::{self, cell};
 use crate::settings;
+use crate::stack;
 use crate::stack::TABLE;
-use crate::{size_class, stack};
+use plimsoll_ledger::ledger;
+use plimsoll_ledger::ledger::Protocol;
+use plimsoll_ledger::postmortem_file;
+use plimsoll_ledger::postmortem_file::{Contents, Parts};
+use plimsoll_ledger::size_class;
 
 /// The name of the setting.
 pub const SETTING: &str = "postmortem";

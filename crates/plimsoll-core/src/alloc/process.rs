@@ -1,6 +1,7 @@
 //! Sets up the process, once, in the thread that makes the first allocation.
 
 use std::ffi::c_void;
+use std::sync::OnceLock;
 
 use plimsoll_sys::os::filter;
 use plimsoll_sys::os::region::Region;
@@ -34,17 +35,32 @@ const RANGE_PLACES: [(usize, usize); 4] = [
 ];
 
 /// Whether sampled blocks have slots in the range. A preloaded library leaves all of them in the underlying allocator.
-const HAS_SLOTS: bool = cfg!(any(not(feature = "preload"), test));
+const HAS_SLOTS: bool = !settings::IS_PRELOADED || cfg!(test);
 
 /// Address space in bytes: four fifths for sampled blocks, if they have slots, and one fifth for Plimsoll's own heap.
 const RANGE_BYTES: usize =
     (if HAS_SLOTS { 5 } else { 1 }) << if usize::BITS < 64 { 24 } else { 30 };
 
 /// The least length of the range, in a limited address space.
-const LEAST_RANGE_BYTES: usize = 8 * sampled_blocks::SPAN;
+const MIN_RANGE_BYTES: usize = 8 * sampled_blocks::SPAN;
 
 /// The key whose destructor runs when a thread ends.
 static EXIT_KEY: Key = Key::new();
+
+/// The function that each thread calls at its first allocation.
+static AT_FIRST_ALLOCATIONS: OnceLock<fn()> = OnceLock::new();
+
+/// Registers a function for hooks that each thread calls at its first allocation from now on. A later call has no effect.
+pub fn call_at_first_allocations(observer: fn()) {
+    let _ = AT_FIRST_ALLOCATIONS.set(observer);
+}
+
+/// Reports the first allocation of the calling thread.
+pub(super) fn note_thread() {
+    if let Some(observer) = AT_FIRST_ALLOCATIONS.get() {
+        observer();
+    }
+}
 
 /// Sets the process up unless that is done. Returns false while another thread does so. Called from
 /// hooks: does not allocate and takes no lock.
@@ -80,7 +96,7 @@ fn set_up() -> bool {
     let placed = RANGE_PLACES
         .iter()
         .any(|&(address, length)| RANGE.reserve_at(address, length));
-    if placed || RANGE.reserve(RANGE_BYTES, LEAST_RANGE_BYTES) {
+    if placed || RANGE.reserve(RANGE_BYTES, MIN_RANGE_BYTES) {
         // Slots are aligned relative to their span.
         let base = RANGE.base().next_multiple_of(sampled_blocks::SPAN);
         let length = RANGE.base() + RANGE.length() - base;
@@ -104,11 +120,10 @@ fn set_up() -> bool {
 
 /// Gives address space back, before the program limits its own to `limit` bytes: Plimsoll keeps what it uses, 1 % of
 /// the limit, and what a report needs. A limit that the process exceeds already gains nothing by it. Not for hooks.
-#[cfg(feature = "preload")]
 pub fn before_address_space_limit(limit: usize) {
     /// The program and the C library need less, but not with the preloaded library.
-    const LEAST: usize = 32 << 20;
-    if limit < LEAST {
+    const MIN_LIMIT: usize = 32 << 20;
+    if limit < MIN_LIMIT {
         return;
     }
     // The heap has the end of the range: nothing else lies behind it.
@@ -125,7 +140,7 @@ pub(super) fn own_range_end() -> usize {
 /// Returns whether a block lies below that range, and is therefore the inner allocator's. False for
 /// null.
 #[inline(always)]
-pub(super) fn is_below_own_range(block: *const u8) -> bool {
+pub fn is_below_own_range(block: *const u8) -> bool {
     (block as usize).wrapping_sub(1) < RANGE.base().saturating_sub(1)
 }
 

@@ -7,7 +7,7 @@ use super::thread::Thread;
 use super::{Alloc, counts, measured, process, sampled_blocks};
 use crate::internal_scope;
 use crate::sampler::Sample;
-use crate::size_class;
+use plimsoll_ledger::size_class;
 
 impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     /// Counts a free and an allocation in one cut, on a path that may lack an area.

@@ -17,8 +17,8 @@ use plimsoll_sys::os::region::Region;
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::sampler::{AllocatedAt, Sample, Weight};
-use crate::size_class;
 use crate::stack::{Bucket, CycleNumber};
+use plimsoll_ledger::size_class;
 
 /// Bytes of a span.
 pub(super) const SPAN: usize = 64 * 1024;

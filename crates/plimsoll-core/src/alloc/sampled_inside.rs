@@ -18,13 +18,15 @@
 //! its address from the thread that noted it, after all stores of that.
 
 use plimsoll_sys::os::region::{self, PAGE, Region};
-use plimsoll_sys::primitives::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use plimsoll_sys::primitives::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 
 use crate::sampler::{AllocatedAt, Sample, Weight};
 use crate::stack::{Bucket, CycleNumber};
 
 #[cfg(doc)]
-use crate::size_class;
+use plimsoll_ledger::size_class;
 
 /// The number of first lines; a power of two.
 const LINES: usize = 1 << 14;
@@ -53,7 +55,7 @@ const _: () = assert!(size_of::<Line>() == 256);
 
 /// A sample that was noted, with the size of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Noted {
+pub struct Noted {
     pub(super) sample: Sample,
     size: SizeCode,
 }
@@ -76,12 +78,12 @@ impl Noted {
     }
 
     /// Records the free of a block of `now` bytes at this address.
-    pub(super) fn record_free(&self, now: usize, is_temporary: bool) {
+    pub fn record_free(&self, now: usize, is_temporary: bool) {
         self.sample.record_free(self.size(now), is_temporary);
     }
 
     /// Records that a block of `now` bytes replaces this one.
-    pub(super) fn record_replaced(&self, now: usize) {
+    pub fn record_replaced(&self, now: usize) {
         self.sample.record_replaced(self.size(now));
     }
 }
@@ -122,12 +124,12 @@ fn filtered(address: usize) -> &'static AtomicU8 {
 
 /// Returns whether the block at an address may be in the table. For the fast path of a free.
 #[inline(always)]
-pub(super) fn may_have(address: usize) -> bool {
+pub fn may_have(address: usize) -> bool {
     filtered(address).load(Ordering::Relaxed) != 0
 }
 
 /// The table.
-pub(super) struct SampledInside {
+pub struct SampledInside {
     /// The first lines.
     region: Region,
     /// The addresses of the overflow tables; 0 for those that do not exist.
@@ -137,7 +139,7 @@ pub(super) struct SampledInside {
 }
 
 /// The table of the process.
-pub(super) static SAMPLED_INSIDE: SampledInside = SampledInside::new();
+pub static SAMPLED_INSIDE: SampledInside = SampledInside::new();
 
 impl SampledInside {
     const fn new() -> Self {
@@ -193,7 +195,7 @@ impl SampledInside {
     /// Removes a block's sample from the table and returns it; `None` if it was not sampled. Call
     /// it before another thread can receive the address.
     #[inline]
-    pub(super) fn take(&self, address: usize) -> Option<Noted> {
+    pub fn take(&self, address: usize) -> Option<Noted> {
         if may_have(address) {
             self.find(address)
         } else {
@@ -233,6 +235,7 @@ impl SampledInside {
                 for at in 0..PLACES {
                     let address = line.addresses[at].load(Ordering::Acquire);
                     let noted = line.noted(at);
+                    fence(Ordering::Acquire);
                     // Otherwise the place may have another block's sample now.
                     if address != 0 && line.addresses[at].load(Ordering::Acquire) == address {
                         visit(address, &noted);

@@ -4,13 +4,12 @@
 //! that the heap profile adds, `free` where the block leaves the memory in use. Each `alloc` is
 //! followed by one `free` at most. A probe `free` precedes the call that may release the address.
 
-use plimsoll_sys::usdt;
-
 use super::sampled_blocks;
 use super::sampled_inside::{Noted, SAMPLED_INSIDE};
 use super::thread::Thread;
+use super::usdt;
 use crate::sampler::Sample;
-use crate::size_class;
+use plimsoll_ledger::size_class;
 
 /// Records the allocation of a sampled block that has a slot.
 pub(super) fn record_small(thread: Thread, sample: Sample, counted: usize, block: *mut u8) {
@@ -46,7 +45,7 @@ pub(super) fn record_inside(
 }
 
 /// Records the sampled allocation of a block whose every free searches for a sample.
-pub(super) fn record_anywhere(thread: Thread, sample: Sample, counted: usize, block: *mut u8) {
+pub fn record_anywhere(thread: Thread, sample: Sample, counted: usize, block: *mut u8) {
     // The program has released a block at this address in a way that is not seen.
     if let Some(earlier) = SAMPLED_INSIDE.take(block as usize) {
         record_inside_free(block, earlier, counted);
@@ -86,7 +85,7 @@ pub(super) fn take_large(block: *mut u8, size: usize) -> Option<Noted> {
 
 /// Removes and returns the sample of a block that is about to be reallocated, whose every free
 /// searches for a sample.
-pub(super) fn take_anywhere(block: *mut u8) -> Option<Noted> {
+pub fn take_anywhere(block: *mut u8) -> Option<Noted> {
     let noted = SAMPLED_INSIDE.take(block as usize)?;
     usdt::free(block);
     Some(noted)
@@ -94,7 +93,7 @@ pub(super) fn take_anywhere(block: *mut u8) -> Option<Noted> {
 
 /// Returns a sample to a block whose reallocation failed. Tracers have read its free, so they read its
 /// allocation again.
-pub(super) fn give_back(noted: Noted, counted: usize, block: *mut u8) {
+pub fn give_back(noted: Noted, counted: usize, block: *mut u8) {
     let (sample, counted) = (noted.sample, noted.size(counted));
     if SAMPLED_INSIDE.note(block as usize, counted, sample) {
         usdt::alloc(block, counted, sample.weight.times(counted));
@@ -113,7 +112,7 @@ pub(super) fn forget_large(block: *mut u8, size: usize) {
 
 /// Records the free of a block that counts at a size, if it was sampled. Call it on a thread that is set up.
 #[inline]
-pub(super) fn forget_anywhere(block: *mut u8, counted: usize) {
+pub fn forget_anywhere(block: *mut u8, counted: usize) {
     if let Some(noted) = SAMPLED_INSIDE.take(block as usize) {
         record_inside_free(block, noted, counted);
     }

@@ -6,10 +6,18 @@ use super::*;
 use crate::internal_heap;
 use crate::internal_scope;
 
+/// Waits until the process is set up, which the thread of another test may do: until then, Plimsoll has no heap.
+fn wait_for_setup() {
+    while !process::open() {
+        std::thread::yield_now();
+    }
+}
+
 /// Plimsoll's heap is limited. An allocation that does not fit becomes the program's: no code could
 /// handle the failure.
 #[test]
 fn blocks_that_outgrow_the_internal_heap_become_the_programs() {
+    wait_for_setup();
     let alloc = Alloc::system();
     let layout = |size: usize| Layout::from_size_align(size, 8).unwrap();
     let (small, large) = (layout(4000), layout(1500 << 20));
@@ -35,6 +43,7 @@ fn blocks_that_outgrow_the_internal_heap_become_the_programs() {
 #[test]
 #[cfg_attr(plimsoll_sanitized, ignore = "sanitizers abort at such requests")]
 fn a_refused_request_leaves_an_own_scope_as_it_was() {
+    wait_for_setup();
     let alloc = Alloc::system();
     let layout = |size: usize| Layout::from_size_align(size, 1).unwrap();
     let refuse_then_allocate = |is_own: bool| {

@@ -6,12 +6,12 @@ use std::cell::Cell;
 use plimsoll_sys::os;
 
 use super::{counts::HEAP, measured, process};
-use crate::backend::{self, Backend};
 use crate::internal_scope::{ALWAYS_SLOW, State};
-use crate::ledger::Writer;
 use crate::sampler::{self, LastSample, Sample, Sampler, Weight};
 use crate::stack;
-use crate::thread;
+use plimsoll_backend::backend;
+use plimsoll_backend::backend::Backend;
+use plimsoll_ledger::ledger::Writer;
 
 /// The state that only the cold path uses.
 struct Cold {
@@ -53,14 +53,14 @@ thread_local! {
 
 /// The calling thread on the cold path.
 #[derive(Clone, Copy)]
-pub(super) struct Thread {
+pub struct Thread {
     state: State,
     cold: &'static Cold,
 }
 
 impl Thread {
     /// Returns the thread for an operation of the program; sets it up if this is its first.
-    pub(super) fn current() -> Self {
+    pub fn current() -> Self {
         let thread = Self::here();
         thread.enlist_if_new();
         thread
@@ -69,7 +69,7 @@ impl Thread {
     /// Returns the thread for an allocation of `size` bytes that left the fast path. Undoes the
     /// subtraction of the fast path before the set-up writes the countdown. So [`Thread::charge`]
     /// charges every allocation alike, including a thread's first one.
-    pub(super) fn allocating(size: usize) -> Self {
+    pub fn allocating(size: usize) -> Self {
         let thread = Self::here();
         let before = if thread.state.is_fast() {
             thread.state.countdown.get().wrapping_add(size as i64)
@@ -130,7 +130,7 @@ impl Thread {
         self.cold.writer.set(writer);
         self.cold.stage.set(Stage::Enlisted);
         self.set_route();
-        thread::enter();
+        process::note_thread();
     }
 
     /// Releases the thread's shard; from here on the thread counts in the shared one.
@@ -186,23 +186,23 @@ impl Thread {
 
     /// Returns how this thread counts.
     #[inline]
-    pub(super) fn writer(self) -> Writer {
+    pub fn writer(self) -> Writer {
         self.cold.writer.get()
     }
 
     /// Returns whether the thread's allocations are Plimsoll's own.
-    pub(super) fn in_own_scope(self) -> bool {
+    pub fn in_own_scope(self) -> bool {
         self.state.is_inside()
     }
 
     /// Returns whether an allocation of Plimsoll's own goes to the inner allocator and is not counted.
-    pub(super) fn is_uncounted(self) -> bool {
+    pub fn is_uncounted(self) -> bool {
         self.state.is_uncounted()
     }
 
     /// Charges an allocation of `size` bytes to the distance and decides whether it is sampled.
     /// [`Thread::allocating`] has undone the subtraction of the fast path.
-    pub(super) fn charge(self, size: usize) -> Option<Weight> {
+    pub fn charge(self, size: usize) -> Option<Weight> {
         let before = self.state.distance();
         let left = before.saturating_sub(i64::try_from(size).unwrap_or(i64::MAX));
         if left >= 0 {
@@ -301,7 +301,6 @@ pub fn take_back() {
 }
 
 /// Returns whether the calling code runs in the child of a `vfork`, or is about to make one.
-#[cfg(feature = "preload")]
 pub fn is_lent() -> bool {
     Thread::here().cold.lent.get() != 0
 }

@@ -12,6 +12,16 @@ pub use times::{Counts, TimeCounts};
 /// The boundaries of times are in seconds, the same 163 in each histogram, Go's: minus infinity, 0,
 /// 64 ns, and so on up to 140,737 seconds (2^47 ns), and infinity. From 256 ns on, a bucket's width
 /// is at most a quarter of its lower boundary.
+///
+/// ```
+/// use plimsoll::metrics::{self, Sample, Value};
+///
+/// let mut sample = [Sample::new("/sched/latencies:seconds")];
+/// metrics::read(&mut sample);
+/// let Value::Float64Histogram(latencies) = &sample[0].value else { panic!("kinds never change") };
+/// println!("{} values", latencies.total());
+/// assert_eq!(latencies.buckets.len(), latencies.counts.len() + 1);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Histogram {

@@ -4,47 +4,32 @@
 //! keeps a record of the execution in this frame. So the native frame whose part of the stack
 //! contains the record's address is the loop's, whatever the code is named.
 
-use plimsoll_sys::deep_stacks::{Limit, root_frames};
+use plimsoll_process::deep_stacks::{Limit, root_frames};
 use plimsoll_unwind::walk::{End, Frames, Walk};
 
-use super::names::{MAX_FILE, MAX_NAME};
-use super::python::{self, Found, OtherThreads};
+use super::{Execution, Found, Functions, OtherThreads, source};
 
 /// The maximum number of native frames of a merged stack, and of functions.
 pub(super) const MAX_FRAMES: usize = 1040;
-
-/// Functions that ran in one execution of the loop.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Execution {
-    /// An address in the native frame of the loop; 0 if the interpreter keeps none.
-    pub(super) position: usize,
-    /// The number of functions up to the outermost of this execution.
-    pub(super) functions: usize,
-}
 
 /// The memory for one merge. Too much for the stack of a signal handler.
 pub struct Buffers {
     /// For each native frame the lowest address of its part of the stack.
     positions: Box<[usize]>,
-    pub(super) functions: Box<[usize]>,
-    /// The outermost of more functions, and then of more frames, than are kept.
-    pub(super) ring: Box<[usize]>,
-    pub(super) executions: Box<[Execution]>,
-    pub(super) text: Box<[u8; MAX_NAME + MAX_FILE]>,
+    functions: Functions,
+    /// The outermost of more frames than are kept.
+    ring: Box<[usize]>,
     merged: Box<[usize]>,
 }
 
 impl Buffers {
     /// Not for hooks.
     pub fn new() -> Self {
-        let words = || vec![0; MAX_FRAMES].into_boxed_slice();
         Self {
-            positions: words(),
-            functions: words(),
+            positions: vec![0; MAX_FRAMES].into_boxed_slice(),
+            functions: Functions::new(),
             ring: vec![0; root_frames(MAX_FRAMES)].into_boxed_slice(),
-            executions: vec![Execution::default(); MAX_FRAMES].into_boxed_slice(),
-            text: Box::new([0; MAX_NAME + MAX_FILE]),
-            merged: words(),
+            merged: vec![0; MAX_FRAMES].into_boxed_slice(),
         }
     }
 
@@ -78,7 +63,7 @@ pub fn merge<'a>(
     limit: Limit,
 ) -> Option<(&'a [usize], End)> {
     let limit = limit.at_most(MAX_FRAMES);
-    let found = python::read(buffers, limit)?;
+    let found = source()?.read(&mut buffers.functions, limit)?;
     Some(place(native, buffers, &found, limit))
 }
 
@@ -86,8 +71,8 @@ pub fn merge<'a>(
 pub struct Blocked<'a> {
     /// The system's number of the thread.
     pub thread: i32,
-    /// The states of other threads.
-    pub threads: &'a mut OtherThreads,
+    /// The reader of other threads.
+    pub threads: &'a mut dyn OtherThreads,
     /// Reports whether the thread has been blocked since its native stack was read.
     pub is_unmoved: &'a mut dyn FnMut() -> bool,
 }
@@ -106,9 +91,9 @@ pub fn merge_blocked<'a>(
         is_unmoved,
     } = blocked;
     let limit = limit.at_most(MAX_FRAMES);
-    let found = python::read_blocked(threads, thread, buffers, limit, is_unmoved)?;
+    let found = threads.read(thread, &mut buffers.functions, limit, is_unmoved)?;
     let positions = &buffers.positions[..native.frames.len().min(MAX_FRAMES)];
-    let executions = &buffers.executions[..found.executions];
+    let executions = &buffers.functions.executions[..found.executions];
     if found.loop_code.is_none() && !are_on_stack(executions, positions, native.is_whole()) {
         return None;
     }
@@ -143,11 +128,14 @@ fn place<'a>(
     let native = &native.frames[..native.frames.len().min(MAX_FRAMES)];
     let Buffers {
         positions,
-        functions,
-        executions,
+        functions:
+            Functions {
+                frames: functions,
+                executions,
+                ..
+            },
         merged,
         ring,
-        ..
     } = buffers;
     let positions = &positions[..native.len()];
     let executions = &mut executions[..found.executions];
@@ -228,7 +216,7 @@ impl Output<'_> {
     fn put(&mut self, frames: &[usize]) {
         for &frame in frames {
             let Some(place) = self.frames.place(self.depth) else {
-                self.end = End::Room;
+                self.end = End::Full;
                 return;
             };
             *place = frame;

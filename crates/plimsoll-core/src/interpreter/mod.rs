@@ -1,41 +1,55 @@
-//! Functions of an interpreted language on the stack: Python's.
+//! Functions of an interpreted language on the stack.
 //!
 //! A native stack shows the interpreter's loop, not the functions that it executes. The interpreter
-//! links the frames of these functions in memory. [`merge()`] reads the frames of the calling thread
-//! and puts them in place of the loop's frames. [`merge_blocked()`] does so for another thread.
+//! links the frames of these functions in memory, which a [`FrameSource`] can read. [`merge()`] reads
+//! the frames of the calling thread and puts them in place of the loop's frames. [`merge_blocked()`]
+//! does so for another thread.
 //!
 //! A function frame has an address like any other, in a reserved region where no code can be. So
-//! the event table and the formats of profiles need no second kind of frame; [`describe`] returns
-//! the name that belongs to such an address.
+//! the event table and the formats of profiles need no second kind of frame; [`describe`](names::describe)
+//! returns the name that belongs to such an address.
 //!
 //! [`find`] looks for an interpreter when libraries were loaded. Until it finds one, an event pays
 //! for one load of [`is_observed`].
 
-mod memory;
+mod frame_source;
 mod merge;
-mod names;
-mod python;
+pub mod names;
 
-use plimsoll_sys::primitives::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
+pub use frame_source::{Execution, Found, FrameSource, Functions, OtherThreads};
 pub use merge::{Blocked, Buffers, Native, merge, merge_blocked};
-pub use names::describe;
-pub use python::OtherThreads;
 
-/// Whether the process contains an interpreter whose frames can be read.
-static OBSERVED: AtomicBool = AtomicBool::new(false);
+/// The source of the interpreter in this process, once one was found.
+static SOURCE: OnceLock<&'static dyn FrameSource> = OnceLock::new();
 
 /// Returns whether [`merge()`] may find frames.
 #[inline]
 pub fn is_observed() -> bool {
-    OBSERVED.load(Ordering::Acquire)
+    source().is_some()
 }
 
-/// Looks for an interpreter, unless one is known. Calls `prepare` before the first event uses what
-/// was found. Not for hooks.
-pub fn find(prepare: impl FnOnce()) {
-    if !is_observed() && python::find() && names::reserve() {
+#[inline]
+fn source() -> Option<&'static dyn FrameSource> {
+    SOURCE.get().copied()
+}
+
+/// Returns a reader of other threads, if an interpreter is known. Allocates: not for hooks.
+pub fn other_threads() -> Option<Box<dyn OtherThreads>> {
+    source().map(FrameSource::other_threads)
+}
+
+/// Looks for the interpreter of one of the sources, unless one is known. Calls `prepare` before the first
+/// event uses what was found. Not for hooks.
+pub fn find(sources: &[&'static dyn FrameSource], prepare: impl FnOnce()) {
+    if is_observed() {
+        return;
+    }
+    let found = sources.iter().find(|source| source.find());
+    if let Some(&source) = found.filter(|_| names::reserve()) {
         prepare();
-        OBSERVED.store(true, Ordering::Release);
+        // Another thread may have found the same one.
+        let _ = SOURCE.set(source);
     }
 }

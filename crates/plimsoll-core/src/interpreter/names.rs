@@ -19,7 +19,7 @@ use plimsoll_sys::os::region::Region;
 use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::fork::Order;
-use crate::postmortem_file;
+use plimsoll_ledger::postmortem_file;
 
 const FRAMES: usize = 1 << 16;
 const FUNCTIONS: usize = 1 << 14;
@@ -35,9 +35,10 @@ const BYTES: usize = 8 * CACHE_WORDS.end + TEXT_BYTES;
 /// The maximum number of places that are tried for an entry.
 const MAX_PROBES: usize = 64;
 
-/// The maximum lengths of the texts in bytes. The rest is cut off.
-pub(super) const MAX_NAME: usize = 256;
-pub(super) const MAX_FILE: usize = 1024;
+/// The maximum length of a name in bytes. The rest is cut off.
+pub const MAX_NAME: usize = 256;
+/// The maximum length of a path in bytes. The rest is cut off.
+pub const MAX_FILE: usize = 1024;
 
 /// The bit of an entry that the post-mortem file has, or of any entry if there is no such file.
 const NOTED: u64 = 1 << 63;
@@ -55,26 +56,30 @@ static TEXT_USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The source of a function.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'a> {
+pub struct Source<'a> {
     /// At most [`MAX_NAME`] bytes.
-    pub(super) name: &'a str,
+    pub name: &'a str,
     /// The path, at most [`MAX_FILE`] bytes.
-    pub(super) file: &'a str,
+    pub file: &'a str,
     /// The line at which the function begins.
-    pub(super) start_line: u32,
+    pub start_line: u32,
 }
 
 /// A frame's function and line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described<'a> {
+    /// The function's name, cut to [`MAX_NAME`] bytes.
     pub name: &'a str,
+    /// The path of its file, cut to [`MAX_FILE`] bytes.
     pub file: &'a str,
+    /// The line at which the function begins.
     pub start_line: u32,
+    /// The line that was executed.
     pub line: u32,
 }
 
 /// Reserves the tables. Not for hooks. Returns `false` if the system refuses.
-pub(super) fn reserve() -> bool {
+pub fn reserve() -> bool {
     static RESERVING: ForkLock<()> = ForkLock::new(Order::InterpretedNames.rank(), ());
     let _alone = RESERVING.lock();
     (REGION.length() != 0 || REGION.reserve(BYTES, BYTES)) && REGION.commit(BYTES)
@@ -93,7 +98,7 @@ fn words(range: Range<usize>) -> &'static [AtomicU64] {
 
 /// Returns the address that stands for a frame, if the cache has the key.
 #[inline]
-pub(super) fn cached(key: u64) -> Option<usize> {
+pub fn cached(key: u64) -> Option<usize> {
     let entry = words(CACHE_WORDS)[cache_place(key)].load(Ordering::Acquire);
     (entry != 0 && entry >> 16 == key >> 16).then(|| address(entry as usize & (FRAMES - 1)))
 }
@@ -108,7 +113,7 @@ fn address(frame: usize) -> usize {
 
 /// Returns the address that stands for a frame, and adds it if it is new. Keeps it in the cache. For
 /// hooks.
-pub(super) fn intern(key: u64, source: Source<'_>, line: u32) -> Option<usize> {
+pub fn intern(key: u64, source: Source<'_>, line: u32) -> Option<usize> {
     let (function, function_noted) = function(source)?;
     let (frame, frame_noted) = frame(function, line)?;
     if function_noted && frame_noted {
@@ -266,7 +271,7 @@ pub fn describe<R>(address: usize, use_description: impl FnOnce(Described<'_>) -
 
 /// Reserves the tables beside other tests that do.
 #[cfg(test)]
-pub(super) fn reserve_alone() {
+pub fn reserve_alone() {
     while !reserve() {
         std::thread::yield_now();
     }

@@ -9,10 +9,11 @@ use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use crate::fork::Order;
-use crate::{internal_scope, postmortem_file, warning};
+use crate::{internal_scope, warning};
+use plimsoll_ledger::postmortem_file;
 
 /// Maximum number of sets.
-pub(super) const MOST: usize = 1 << 16;
+pub(super) const MAX_SETS: usize = 1 << 16;
 
 /// The maximum length of a key or a value in bytes. A longer one is cut.
 pub(super) const MAX_TEXT: usize = 1 << 10;
@@ -21,7 +22,7 @@ pub(super) const MAX_TEXT: usize = 1 << 10;
 pub(super) const MAX_BYTES: usize = 16 << 20;
 
 /// The number of the set for all sets beyond the bounds.
-const OTHER: u32 = MOST as u32 - 1;
+const OTHER: u32 = MAX_SETS as u32 - 1;
 
 /// The value that stands for further sets, and for further names of tasks.
 pub const OTHER_LABELS: &str = "[other labels]";
@@ -32,8 +33,8 @@ type Set = &'static [(&'static str, &'static str)];
 const BLOCK: usize = 1 << 8;
 
 /// The sets by number, in blocks that are made when needed. Number 0 is the empty set.
-static BLOCKS: [AtomicPtr<[AtomicPtr<Set>; BLOCK]>; MOST / BLOCK] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; MOST / BLOCK];
+static BLOCKS: [AtomicPtr<[AtomicPtr<Set>; BLOCK]>; MAX_SETS / BLOCK] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_SETS / BLOCK];
 
 /// The index of the sets, for adding one.
 #[derive(Default)]

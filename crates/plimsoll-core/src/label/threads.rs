@@ -26,15 +26,15 @@ const PLACES: usize = 1 << 14;
 
 /// Each place has a separate cache line, because its thread writes to it at each poll of a task.
 #[repr(align(64))]
-struct Place {
+struct Entry {
     /// The system's number of the thread; 0 if the place is free.
     thread: AtomicI32,
     /// The number of the set. 0 while the place is free.
     labels: AtomicU32,
 }
 
-static TABLE: [Place; PLACES] = [const {
-    Place {
+static TABLE: [Entry; PLACES] = [const {
+    Entry {
         thread: AtomicI32::new(0),
         labels: AtomicU32::new(0),
     }
@@ -58,7 +58,7 @@ pub(super) fn lost() -> u64 {
 enum Own {
     /// The thread has had no labels so far.
     Untaken,
-    At(&'static Place),
+    At(&'static Entry),
     /// The thread found no place, or has released it.
     Never,
 }
@@ -105,7 +105,7 @@ fn take(labels: Labels) {
         USED.fetch_max(at + 1, Ordering::Release);
         &TABLE[at]
     });
-    // SAFETY: the value is a `&'static Place`, as the key's destructor expects.
+    // SAFETY: the value is a `&'static Entry`, as the key's destructor expects.
     let noticed = place.filter(|&place| unsafe { KEY.set(std::ptr::from_ref(place).cast()) });
     let Some(noticed) = noticed else {
         // No destructor would release the place at the end: release it now.
@@ -123,8 +123,8 @@ fn take(labels: Labels) {
 unsafe extern "C" fn ended(place: *mut c_void) {
     // Readers do not see later labels of the thread.
     OWN.set(Own::Never);
-    // SAFETY: `take` has set the value to a `&'static Place`.
-    let place = unsafe { &*place.cast::<Place>() };
+    // SAFETY: `take` has set the value to a `&'static Entry`.
+    let place = unsafe { &*place.cast::<Entry>() };
     place.labels.store(0, Ordering::Relaxed);
     place.thread.store(0, Ordering::Release);
 }

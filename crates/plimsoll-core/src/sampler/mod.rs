@@ -228,6 +228,61 @@ mod tests {
         )
     }
 
+    #[test]
+    fn limits_are_the_documented_ones() {
+        assert_eq!(DEFAULT_RATE, 524_288);
+        let largest: u64 = if cfg!(target_pointer_width = "64") {
+            1_099_511_627_776
+        } else {
+            1_073_741_824
+        };
+        assert_eq!(LARGEST_RATE as u64, largest);
+        assert_eq!(LONGEST_STRETCH, 1_048_576);
+        assert_eq!(Weight::ONE.times(1000), 1000);
+    }
+
+    #[test]
+    fn numbers_are_those_of_splitmix64() {
+        let sampler = Sampler::new();
+        for bits in [
+            0xe220_a839_7b1d_cdaf_u64,
+            0x6e78_9e6a_a1b9_65f4,
+            0x06c4_5d18_8009_454f,
+        ] {
+            let expected = ((bits >> 11) + 1) as f64 / 9_007_199_254_740_992.0;
+            assert_eq!(sampler.uniform().to_bits(), expected.to_bits());
+        }
+    }
+
+    #[test]
+    fn a_distance_is_drawn_anew_only_at_its_point_or_at_another_rate() {
+        let sampler = Sampler::new();
+        assert!(!sampler.has_started());
+        let countdown = sampler.start(7, LARGEST_RATE);
+        assert!(sampler.has_started());
+        let distance = countdown + sampler.beyond.get();
+        assert!(countdown == LONGEST_STRETCH && distance > 3 * LONGEST_STRETCH);
+        let size = LONGEST_STRETCH + 1;
+        let same = sampler.decide(countdown, size as usize, LARGEST_RATE);
+        assert!(same.weight.is_none());
+        assert_eq!(same.countdown + sampler.beyond.get(), distance - size);
+        let other = sampler.decide(same.countdown, same.countdown as usize + 1, 1);
+        assert!(other.weight.is_none());
+        assert_eq!((other.countdown, sampler.beyond.get()), (-1, 0));
+    }
+
+    #[test]
+    fn a_point_at_the_end_of_an_allocation_is_in_the_next_one() {
+        const RATE: usize = 1000;
+        let sampler = Sampler::new();
+        let countdown = sampler.start(7, RATE);
+        assert!((1..LONGEST_STRETCH).contains(&countdown));
+        let first = sampler.decide(countdown, countdown as usize, RATE);
+        assert!(first.weight.is_none() && first.countdown == 0);
+        let second = sampler.decide(first.countdown, 1, RATE);
+        assert_eq!(second.weight, Some(Weight::new(1, RATE)));
+    }
+
     fn probability(size: usize, rate: usize) -> f64 {
         1.0 - (-(size as f64) / rate as f64).exp()
     }

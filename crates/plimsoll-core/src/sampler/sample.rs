@@ -3,8 +3,8 @@
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use super::{AllocatedAt, Weight, lifetime, sweep};
-use crate::postmortem_file;
 use crate::stack::{self, Bucket, Change, CycleNumber, Kind, Stream, TABLE};
+use plimsoll_ledger::postmortem_file;
 
 /// The data of a sampled block, kept from its allocation to its free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,20 @@
 
 use std::{fmt, io};
 
-use plimsoll_sys::os::cgroup;
+use plimsoll_process::cgroup;
 use plimsoll_sys::os::pages::of_machine;
 
 use crate::internal_scope;
 
 /// The amount of memory that the program should not exceed.
+///
+/// ```
+/// use plimsoll::{MemoryLimit, set_memory_limit};
+///
+/// set_memory_limit(MemoryLimit::Percent(80)).expect("the memory of the machine is known");
+/// let before = set_memory_limit(MemoryLimit::Off).expect("nothing is needed for that");
+/// assert!(before.is_some());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemoryLimit {
@@ -24,6 +32,16 @@ pub enum MemoryLimit {
 }
 
 /// The reason why a limit cannot be set.
+///
+/// ```
+/// use plimsoll::{MemoryLimit, MemoryLimitError, set_memory_limit};
+///
+/// match set_memory_limit(MemoryLimit::Cgroup) {
+///     Ok(_) => println!("as in the container"),
+///     Err(MemoryLimitError::NoCgroupLimit) => println!("no container, or one without a limit"),
+///     Err(error) => println!("no limit: {error}"),
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MemoryLimitError {

@@ -13,35 +13,35 @@ use std::ffi::OsString;
 use plimsoll_settings::{bytes, words};
 use plimsoll_sys::os::{self, privileges};
 
-use crate::ledger::Protocol;
 use crate::sampler;
 use crate::stack::{self, Unwinder};
+use plimsoll_ledger::ledger::Protocol;
 
 pub use memory_limit::share;
 pub use memory_limit::{MemoryLimit, MemoryLimitError};
 
+/// Whether this is the library that `plimsoll run` preloads, and not a part of the program.
+pub const IS_PRELOADED: bool = cfg!(feature = "preload");
+
 /// The environment variable of all settings. A preloaded library has a separate variable, because
 /// the program may use Plimsoll itself.
-pub const VARIABLE: &str = if cfg!(feature = "preload") {
+pub const VARIABLE: &str = if IS_PRELOADED {
     "PLIMSOLL_RUN"
 } else {
     "PLIMSOLL"
 };
 
 /// The environment variable with the number of filters that the command had when it started the program.
-#[cfg(feature = "preload")]
 pub const FILTERS: &str = "PLIMSOLL_RUN_FILTERS";
 
 /// Returns the number of system call filters with which this program was started, if it was by a command that stated it. For
 /// hooks.
 pub fn known_filters() -> Option<u32> {
-    #[cfg(feature = "preload")]
-    {
-        let stated = os::environment::variable(FILTERS);
-        Some(stated.and_then(|stated| stated.parse().ok()).unwrap_or(0))
+    if !IS_PRELOADED {
+        return None;
     }
-    #[cfg(not(feature = "preload"))]
-    None
+    let stated = os::environment::variable(FILTERS);
+    Some(stated.and_then(|stated| stated.parse().ok()).unwrap_or(0))
 }
 
 /// The settings that apply from the first allocation on.
@@ -138,7 +138,6 @@ pub fn early_history_bytes() -> usize {
 
 /// Returns the settings that the environment held at the first call: the preloaded library clears
 /// its variable for children later.
-#[cfg(feature = "preload")]
 pub fn at_start() -> Option<OsString> {
     static AT_START: std::sync::OnceLock<Option<OsString>> = std::sync::OnceLock::new();
     AT_START.get_or_init(from_environment).clone()

@@ -17,7 +17,7 @@ use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
-use plimsoll_sys::deep_stacks::{Limit, root_frames};
+use plimsoll_process::deep_stacks::{Limit, root_frames};
 use plimsoll_sys::os::fork::{ForkGuard, ForkLock, Table, join};
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -30,8 +30,9 @@ use plimsoll_unwind::walk_cache::{self, Beginning, Remembered, StackName, Trail,
 
 use super::{DEEPEST, HIDDEN_FRAMES, unknown_code};
 use crate::fork::Order;
+use crate::internal_scope;
 use crate::interpreter::Buffers;
-use crate::{internal_scope, postmortem_file};
+use plimsoll_ledger::postmortem_file;
 
 pub use interpreted::find_interpreter;
 pub(super) use refresh::with_modules;
@@ -136,7 +137,7 @@ pub fn prepare(forced: Option<Unwinder>) {
     let mut retired = lock_lists();
     if POOL.load(Ordering::Acquire).is_null() {
         retired.reserve(64);
-        let cpus = plimsoll_sys::os::cpus::possible().unwrap_or(1);
+        let cpus = plimsoll_process::cpus::possible().unwrap_or(1);
         let pool: Vec<Slot> = (0..(2 * cpus).clamp(8, 64)).map(|_| Slot::new()).collect();
         MODULES.store(
             Box::into_raw(Box::new(ModuleList::from_loader())),
@@ -242,10 +243,10 @@ fn count_if_cut(end: End, frames: usize) {
             postmortem_file::count_cut_stack();
         }
         // A stack that was not walked has no frames, or the caller's alone.
-        End::Room if frames > 1 => {
+        End::Full if frames > 1 => {
             SHORTENED_STACKS.fetch_add(1, Ordering::Relaxed);
         }
-        End::Room | End::Outermost => {}
+        End::Full | End::Outermost => {}
     }
 }
 
@@ -260,7 +261,7 @@ pub(super) fn name_of(
         Unwinder::FramePointers => WalkMethod::Chain,
         Unwinder::None | Unwinder::Tables => WalkMethod::Tables,
     };
-    let met = Beginning::of(start, way).and_then(|from| walk_cache::find(&from, |_, _| ()));
+    let met = Beginning::new(start, way).and_then(|from| walk_cache::find(&from, |_, _| ()));
     let name = met.filter(|&(_, frames)| frames <= limit.frames);
     if let Some(name) = name.and_then(|(met, _)| met.name()) {
         return Some(name);
@@ -296,9 +297,9 @@ fn with_walk<R>(
         count_without_stack();
         return match start {
             Start::Caller(registers) if limit.frames > 0 => {
-                use_stack(&[registers.instruction as usize], End::Room, None)
+                use_stack(&[registers.instruction as usize], End::Full, None)
             }
-            _ => use_stack(&[], End::Room, None),
+            _ => use_stack(&[], End::Full, None),
         };
     };
     // SAFETY: this thread owns the slot until it stores 0 in `owner`.
@@ -332,7 +333,7 @@ fn with_walk<R>(
 
 const NOT_WALKED: Walk = Walk {
     frames: 0,
-    end: End::Room,
+    end: End::Full,
 };
 
 fn walk(
@@ -352,7 +353,7 @@ fn walk(
         Unwinder::FramePointers => {
             let at = start.registers();
             let walk = frame_pointers::walk_noted(at, start.limit(), frames, trail);
-            let from = Beginning::of(start, WalkMethod::Chain);
+            let from = Beginning::new(start, WalkMethod::Chain);
             (walk, remembered_if_whole(from, &walk, trail))
         }
         Unwinder::Tables => walk_by_tables(start, slot, context, trail, frames),
@@ -366,7 +367,7 @@ fn walk_by_tables(
     trail: &mut Trail,
     mut frames: Frames<'_>,
 ) -> (Walk, Option<Remembered>) {
-    let from = Beginning::of(start, WalkMethod::Tables);
+    let from = Beginning::new(start, WalkMethod::Tables);
     if let Some(from) = &from {
         let leaf_end = frames.leaf_end_mut();
         let keep = |at: usize, frame| {
@@ -406,7 +407,6 @@ static UNCACHED: AtomicU32 = AtomicU32::new(0);
 
 /// Does without the cache for the next walks, in the child of a fork that may be short: most of its stacks
 /// occur once, and each new entry is two page faults. The entries of its parent stay.
-#[cfg(feature = "preload")]
 pub fn cache_later() {
     UNCACHED.store(16, Ordering::Relaxed);
 }

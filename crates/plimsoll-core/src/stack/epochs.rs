@@ -8,7 +8,7 @@
 use plimsoll_sys::primitives::{AtomicUsize, Ordering};
 
 use super::heap_cycle::{CycleNumber, HeapCycle, Stream};
-use crate::ledger::{Gate, Generation};
+use plimsoll_ledger::ledger::{Gate, Generation};
 
 /// The generations and the cycle. See the module documentation.
 pub(super) struct Cuts {

@@ -1,7 +1,7 @@
 //! Call stacks of events: their capture, and the table that counts events by stack.
 //!
 //! A stack is a list of return addresses, the leaf first. Of a deep one, only both ends are kept
-//! ([`deep_stacks`](plimsoll_sys::deep_stacks)). Names are resolved much later, when a profile is written.
+//! ([`deep_stacks`](plimsoll_process::deep_stacks)). Names are resolved much later, when a profile is written.
 
 mod capture;
 mod epochs;
@@ -11,7 +11,6 @@ mod remote;
 mod table;
 mod unknown_code;
 
-#[cfg(feature = "preload")]
 pub use capture::cache_later;
 pub use capture::{
     Slot, Unwinder, events_with_cut_stack, events_with_shortened_stack, events_without_stack,
@@ -22,14 +21,13 @@ pub use heap_cycle::{CycleNumber, Stream};
 pub use plimsoll_unwind::registers::{Registers, Start};
 pub use plimsoll_unwind::walk_cache::StackName;
 pub use remote::{BlockedAt, StackReader};
-#[cfg(feature = "preload")]
 pub use table::Baseline;
 pub use table::{
     Bucket, CPU_TABLE, Change, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, LAYOUT as TABLE_LAYOUT,
     Record, SMALLEST_BOUND as SMALLEST_TABLE_BYTES, TABLE, join_forks,
 };
 
-use plimsoll_sys::deep_stacks::Limit;
+use plimsoll_process::deep_stacks::Limit;
 use plimsoll_sys::primitives::{AtomicUsize, Ordering};
 
 use crate::label::{self, Labels};
@@ -42,7 +40,7 @@ pub const DEEPEST: usize = 1024;
 /// Default depth of stacks, in frames.
 pub const DEFAULT_DEPTH: usize = 128;
 
-/// Frames captured beyond the depth. They allow for hidden frames of the allocator and this crate.
+/// Frames captured beyond the depth. They allow for hidden frames of the allocator and of Plimsoll.
 const HIDDEN_FRAMES: usize = 16;
 
 static DEPTH: AtomicUsize = AtomicUsize::new(DEFAULT_DEPTH);

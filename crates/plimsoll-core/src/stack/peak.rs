@@ -35,7 +35,6 @@ pub(super) struct Peak {
 
 impl Peak {
     /// Returns the maximum memory in use in all buckets, in bytes.
-    #[cfg(feature = "preload")]
     pub(super) fn most_in_use(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
@@ -84,7 +83,6 @@ impl InUse {
     }
 
     /// Returns the current values.
-    #[cfg(feature = "preload")]
     pub(super) fn now(&self) -> Amount {
         self.now.each_ref().map(|now| now.load(Ordering::Relaxed))
     }

@@ -4,17 +4,17 @@
 //! its stack with it. The kernel copies the memory and reports unmapped parts. The caller must
 //! check afterwards whether the thread has moved.
 
-use plimsoll_sys::deep_stacks::{Limit, root_frames};
-use plimsoll_sys::os::copied_memory;
-use plimsoll_sys::os::loader;
+use plimsoll_process::copied_memory;
+use plimsoll_process::deep_stacks::{Limit, root_frames};
+use plimsoll_process::loader;
+use plimsoll_process::stack_memory::Memory;
 use plimsoll_sys::os::region::PAGE;
-use plimsoll_unwind::memory::Memory;
 use plimsoll_unwind::unwind_tables::{self, Context};
 use plimsoll_unwind::walk::{End, Frames, Walk};
 
 use super::capture::with_modules;
 use super::{DEEPEST, HIDDEN_FRAMES};
-use crate::interpreter::{self, Buffers, Native, OtherThreads};
+use crate::interpreter::{self, Buffers, Native, OtherThreads, other_threads};
 
 /// The number of bytes copied at a time: mostly all of a blocked thread's stack.
 const WINDOW: usize = 4 * PAGE;
@@ -33,7 +33,7 @@ pub struct StackReader {
 struct InterpretedReader {
     native: Box<[usize]>,
     buffers: Buffers,
-    threads: OtherThreads,
+    threads: Box<dyn OtherThreads>,
 }
 
 /// The place at which a thread is blocked.
@@ -85,14 +85,11 @@ impl StackReader {
         frames: &mut [usize],
         is_unmoved: &mut dyn FnMut() -> bool,
     ) -> Walk {
-        if !interpreter::is_observed() {
+        let interpreted = self.interpreted.take().or_else(InterpretedReader::new);
+        let Some(mut interpreted) = interpreted else {
             let root = root_frames(frames.len());
             return self.read_native(at, frames, root, |_, _| {});
-        }
-        let mut interpreted = self
-            .interpreted
-            .take()
-            .unwrap_or_else(InterpretedReader::new);
+        };
         let walk = self.read_interpreted(at, frames, &mut interpreted, is_unmoved);
         self.interpreted = Some(interpreted);
         walk
@@ -111,7 +108,7 @@ impl StackReader {
         let Some((leaf, rest)) = frames.split_first_mut() else {
             return Walk {
                 frames: 0,
-                end: End::Room,
+                end: End::Full,
             };
         };
         *leaf = at.first;
@@ -169,7 +166,7 @@ impl StackReader {
         });
         let blocked = interpreter::Blocked {
             thread: at.thread,
-            threads,
+            threads: &mut **threads,
             is_unmoved,
         };
         let native = Native {
@@ -194,12 +191,13 @@ impl StackReader {
 }
 
 impl InterpretedReader {
-    fn new() -> Self {
-        Self {
+    /// Returns `None` while no interpreter is known.
+    fn new() -> Option<Self> {
+        Some(Self {
+            threads: other_threads()?,
             native: vec![0; DEEPEST + HIDDEN_FRAMES].into_boxed_slice(),
             buffers: Buffers::new(),
-            threads: OtherThreads::new(),
-        }
+        })
     }
 }
 

@@ -157,7 +157,7 @@ pub fn accounts() -> Vec<AccountStats> {
 /// Not for signal handlers, and not for hooks.
 pub fn heap_stats_with_accounts() -> (HeapStats, Vec<AccountStats>) {
     let cut = super::heap_stats::cut();
-    let heap = HeapStats::of(&cut);
+    let heap = HeapStats::from_cut(&cut);
     // An account claims its row before it counts, so every count in the cut has a row.
     let rows = ACCOUNTS.iter().zip(&cut.delta.accounts);
     let accounts = rows.filter_map(|(account, words)| {

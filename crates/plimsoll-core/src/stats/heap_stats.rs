@@ -1,8 +1,8 @@
 //! The public view of the ledger.
 
 use crate::alloc::counts::{HEAP, HeapDelta};
-use crate::ledger::Cut;
-use crate::size_class;
+use plimsoll_ledger::ledger::Cut;
+use plimsoll_ledger::size_class;
 
 /// Everything that was allocated and freed through [`Alloc`](crate::alloc::Alloc) up to one instant.
 ///
@@ -17,6 +17,13 @@ use crate::size_class;
 /// A block counts as the size of its class. The requested size is rounded up to 8 bytes up to 1
 /// KiB, and to Go's size classes up to 32 KiB; above that, it counts as requested. See
 /// [`size_class`].
+///
+/// ```
+/// let stats = plimsoll::heap_stats();
+/// println!("{} blocks in use", stats.mallocs - stats.frees);
+/// let of_classes: u64 = stats.by_class.iter().map(|class| class.mallocs).sum();
+/// assert_eq!(stats.mallocs, of_classes + stats.large.mallocs);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeapStats {
@@ -83,20 +90,20 @@ impl HeapStats {
 ///
 /// Not for signal handlers.
 pub fn heap_stats() -> HeapStats {
-    HeapStats::of(&cut())
+    HeapStats::from_cut(&cut())
 }
 
 /// Returns the cut of the ledger that a reading is made of.
 pub(super) fn cut() -> Cut<HeapDelta> {
     #[cfg(feature = "double-check")]
-    return crate::ledger::double_check::HEAP.read(&HEAP);
+    return plimsoll_ledger::ledger::double_check::HEAP.read(&HEAP);
     #[cfg(not(feature = "double-check"))]
     HEAP.read()
 }
 
 impl HeapStats {
     /// Returns the statistics of a cut of the heap's ledger.
-    pub fn of(cut: &Cut<HeapDelta>) -> Self {
+    pub fn from_cut(cut: &Cut<HeapDelta>) -> Self {
         let delta = &cut.delta;
         let mut stats = Self {
             mallocs: delta.large_mallocs,

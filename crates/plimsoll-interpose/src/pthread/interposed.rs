@@ -233,7 +233,7 @@ pub(super) fn set_hooks(hooks: Hooks) {
 
 pub(super) fn set_mode(mode: Mode) {
     for (number, entry) in entries().into_iter().enumerate() {
-        let real = real::of(number);
+        let real = real::function(number);
         // A function that the C library lacks keeps its substitute.
         if !real.is_null() {
             let target = match mode {

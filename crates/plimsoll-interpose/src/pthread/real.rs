@@ -29,7 +29,7 @@ static LOOKING: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
 /// Returns the function to which calls of the function with this number are passed on. Used for the
 /// first calls, before it is known.
 pub(super) extern "C" fn resolve(number: usize) -> *mut () {
-    let found = of(number);
+    let found = function(number);
     if found.is_null() {
         interposed::entries()[number].substitute
     } else {
@@ -39,7 +39,7 @@ pub(super) extern "C" fn resolve(number: usize) -> *mut () {
 
 /// Returns the real function with that number, which is looked up unless it is known. Returns null
 /// if it does not exist, or if this thread is already in a lookup.
-pub(super) fn of(number: usize) -> *mut () {
+pub(super) fn function(number: usize) -> *mut () {
     let entry = interposed::entries()[number];
     let known = entry.real.load(Ordering::Acquire);
     if !known.is_null() {
@@ -121,7 +121,7 @@ impl Drop for Looking {
 /// Looks up all functions. The loader calls this before `main`.
 extern "C" fn at_start() {
     for number in 0..interposed::NAMES.len() {
-        of(number);
+        function(number);
     }
 }
 

@@ -59,7 +59,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    fn of(word: u64) -> Option<Self> {
+    fn from_word(word: u64) -> Option<Self> {
         [Self::NotSignificant, Self::Unsteady, Self::Leaking]
             .into_iter()
             .nth(usize::try_from(word).ok()?)
@@ -84,13 +84,13 @@ pub(super) fn read(bytes: &[u8], start: u64, names: &[u32]) -> Option<(Growth, b
     let words = newest.max_by_key(|words| words[growth::NUMBER])?;
     let float = |word: u64| Some(f64::from_bits(word)).filter(|value| value.is_finite());
     let (head, sites) = words.split_at(growth::HEAD_WORDS);
-    let by_name = Sites::of(names);
+    let by_name = Sites::from_names(names);
     let of_sites = sites.chunks_exact(growth::SITE_WORDS);
     let read: Vec<SiteGrowth> = of_sites
         .filter_map(|site| {
             Some(SiteGrowth {
                 site: by_name.site(site[0])?,
-                verdict: Verdict::of(site[1])?,
+                verdict: Verdict::from_word(site[1])?,
                 bytes: site[2],
                 bytes_per_second: float(site[3])?,
                 error: float(site[4])?,

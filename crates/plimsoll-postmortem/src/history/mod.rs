@@ -152,13 +152,17 @@ impl<'a> Reader<'a> {
     fn read_rings(&mut self, head: &[u64]) {
         let rings = head[head::RINGS].min(MAX_RINGS as u64);
         self.history.damaged |= rings < head[head::RINGS];
+        let mut left = self.bytes.len() as u64;
         for ring in head[head::RING..].chunks_exact(3).take(rings as usize) {
             let (interval_ns, offset, slots) = (ring[0], ring[1], ring[2]);
             let slot_bytes = 8 * slot_words(self.history.series.len());
             // The writer gives slots their disk space when they are used, but not their place in the
             // file: all of them are in the part.
-            let points = slots
-                .checked_mul(slot_bytes as u64)
+            // Rings do not overlap. So the sum of their lengths is at most the length of the part.
+            let length = slots.checked_mul(slot_bytes as u64);
+            let length = length.filter(|length| *length <= left);
+            left -= length.unwrap_or(0);
+            let points = length
                 .and_then(|length| self.piece(offset, length))
                 .map(|slots| self.read_slots(slots, slot_bytes));
             self.history.damaged |= points.is_none();
@@ -205,7 +209,7 @@ impl<'a> Reader<'a> {
         let used = word(self.piece(offset, 8)?, 0)?;
         let mut half = self.piece(offset, used.min(length))?.get(8..)?;
         self.history.damaged |= used > length || used % 8 != 0;
-        let mut sites = Sites::of(names);
+        let mut sites = Sites::from_names(names);
         while !half.is_empty() {
             let words: Vec<u64> = (0..heap::HEAD_WORDS)
                 .map(|at| word(half, 8 * at))
@@ -240,7 +244,7 @@ struct Sites {
 }
 
 impl Sites {
-    fn of(names: &[u32]) -> Self {
+    fn from_names(names: &[u32]) -> Self {
         let sites = names.iter().enumerate();
         let mut by_name: Vec<_> = sites.map(|(site, &name)| (name, site)).collect();
         by_name.sort_unstable();
@@ -408,6 +412,24 @@ mod tests {
         let mut bytes = part();
         put_slot(&mut bytes, 0, 4);
         assert_eq!(contents(&read_part(&bytes)).0, [1030, 1040, 1060]);
+    }
+
+    /// Eight rings at one place would take eight times the memory of the part.
+    #[test]
+    fn rings_that_overlap_are_read_as_far_as_the_part_can_hold_them() {
+        let slots = (HALVES - SLOTS) / (8 * slot_words(2));
+        let mut bytes = part();
+        put(&mut bytes, 8 * head::RINGS, MAX_RINGS as u64);
+        for ring in 0..MAX_RINGS {
+            let at = 8 * (head::RING + 3 * ring);
+            put(&mut bytes, at + 8, SLOTS as u64);
+            put(&mut bytes, at + 16, slots as u64);
+        }
+        let history = read_part(&bytes);
+        let read = history.steps.iter().filter(|step| !step.points.is_empty());
+        assert_eq!(read.count(), bytes.len() / (8 * slot_words(2) * slots));
+        assert_eq!(history.steps.len(), MAX_RINGS);
+        assert!(history.damaged);
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Maximum {
 
     /// Reads the last account from the words of the whole. Returns `None` if none was written, or if
     /// words are missing.
-    pub fn of(words: &[u64]) -> Option<Self> {
+    pub fn from_words(words: &[u64]) -> Option<Self> {
         let number = words.get(WRITTEN).copied().filter(|&number| number != 0)?;
         let (&after_ns, rest) = words.get(copy(number)..)?.split_first()?;
         let parts = *rest.first_chunk()?;
@@ -86,16 +86,16 @@ mod tests {
             parts: [after_ns; OWNERS.len()],
         };
         let mut words = [0; WORDS];
-        assert_eq!(Maximum::of(&words), None);
+        assert_eq!(Maximum::from_words(&words), None);
         for number in 1..5 {
             words[copy(number)..][..COPY_WORDS].copy_from_slice(&of(number).words());
             let before = (number > 1).then(|| of(number - 1));
-            assert_eq!(Maximum::of(&words), before, "it is not complete");
+            assert_eq!(Maximum::from_words(&words), before, "it is not complete");
             words[WRITTEN] = number;
-            assert_eq!(Maximum::of(&words), Some(of(number)));
+            assert_eq!(Maximum::from_words(&words), Some(of(number)));
         }
         words[WRITTEN] = 3;
-        assert_eq!(Maximum::of(&words[..WORDS - 1]), None);
+        assert_eq!(Maximum::from_words(&words[..WORDS - 1]), None);
         assert_eq!(of(5).bytes(), 5 * OWNERS.len() as u64);
     }
 }

@@ -6,8 +6,8 @@ mod tables;
 
 use std::borrow::Cow;
 
-use plimsoll_symbolize::leaves::LeafRule;
-use plimsoll_symbolize::shown::shown;
+use plimsoll_leaves::leaves::LeafRule;
+use plimsoll_leaves::shown::shown;
 
 use crate::encode::Encoder as Messages;
 use crate::field;
@@ -53,7 +53,7 @@ pub enum Stack<'a> {
 impl<'a> Stack<'a> {
     /// Returns a stack, which is unknown if `frames` is empty. `overflow` names a full table as the
     /// reason.
-    pub fn of(frames: &'a [usize], overflow: bool) -> Self {
+    pub fn new(frames: &'a [usize], overflow: bool) -> Self {
         match frames {
             [] if overflow => Self::Unknown("[the table of stacks is full]"),
             [] => Self::Unknown("[no stack]"),
@@ -185,7 +185,7 @@ impl<'a, 't> Encoder<'a, 't> {
 
 #[cfg(all(test, feature = "read"))]
 mod tests {
-    use plimsoll_symbolize::leaves::Leaf;
+    use plimsoll_leaves::leaves::Leaf;
     use plimsoll_symbolize::{Symbols, locate};
 
     use super::*;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use plimsoll_sys::os::eventfd::ENDED;
+use plimsoll_sys::os::bell::{self, ENDED};
 
 use super::outgoing::Outgoing;
 use super::socket::Stream;
@@ -127,9 +127,7 @@ impl<P> Connection<P> {
             events: ENDED,
             revents: 0,
         };
-        // SAFETY: `entry` is one valid entry, and the call does not wait.
-        let ready = unsafe { libc::poll(&raw mut entry, 1, 0) };
-        ready > 0
+        bell::has_event(&mut entry)
     }
 
     /// Returns the time at which the connection has to proceed without an event.

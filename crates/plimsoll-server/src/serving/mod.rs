@@ -34,6 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_sys::os::close_on_fork;
+use plimsoll_sys::os::own_descriptor::OwnDescriptor;
 
 use self::reactor::Reactor;
 use self::work::Control;
@@ -58,7 +59,9 @@ impl Listener {
         // then delays a scraper by a second.
         // SAFETY: `listener` is an open, listening socket; the call changes the length of its queue.
         unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) };
-        Ok(Self(socket::Listener::Address(listener)))
+        Ok(Self(socket::Listener::Address(OwnDescriptor::new(
+            listener,
+        ))))
     }
 
     /// Listens at a path, as a Unix socket with mode 0600: only the same user and root can connect. A
@@ -77,7 +80,10 @@ impl Listener {
     /// The system's error.
     pub fn address(&self) -> io::Result<Option<SocketAddr>> {
         match &self.0 {
-            socket::Listener::Address(listener) => listener.local_addr().map(Some),
+            socket::Listener::Address(listener) => {
+                let listener = listener.get().ok_or(io::ErrorKind::NotConnected)?;
+                listener.local_addr().map(Some)
+            }
             socket::Listener::Path(_) => Ok(None),
         }
     }

@@ -180,6 +180,11 @@ impl<P: Pages> Reactor<P> {
                     ErrorKind::WouldBlock => return,
                     // The client closed the connection before it was accepted.
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
+                    // Clients find another program there, or none.
+                    _ if listener.is_lost() => {
+                        self.listener = None;
+                        return;
+                    }
                     _ => {
                         self.accepts_from = Some(now + PAUSE);
                         return;

@@ -8,17 +8,24 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
+use plimsoll_sys::os::own_descriptor::OwnDescriptor;
+
 /// A listening socket.
 #[derive(Debug)]
 pub(super) enum Listener {
-    Address(TcpListener),
-    Path(UnixListener),
+    Address(OwnDescriptor<TcpListener>),
+    Path(OwnDescriptor<UnixListener>),
 }
 
 /// A client's connection.
 pub(super) enum Stream {
-    Address(TcpStream),
-    Path(UnixStream),
+    Address(OwnDescriptor<TcpStream>),
+    Path(OwnDescriptor<UnixStream>),
+}
+
+/// The error of a socket whose descriptor the program has closed.
+fn lost() -> io::Error {
+    ErrorKind::NotConnected.into()
 }
 
 impl Listener {
@@ -39,13 +46,21 @@ impl Listener {
         if unsafe { libc::listen(socket.as_raw_fd(), super::BACKLOG) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self::Path(socket.into()))
+        Ok(Self::Path(OwnDescriptor::new(socket.into())))
     }
 
     pub(super) fn set_nonblocking(&self) -> io::Result<()> {
         match self {
-            Self::Address(listener) => listener.set_nonblocking(true),
-            Self::Path(listener) => listener.set_nonblocking(true),
+            Self::Address(listener) => listener.get().ok_or_else(lost)?.set_nonblocking(true),
+            Self::Path(listener) => listener.get().ok_or_else(lost)?.set_nonblocking(true),
+        }
+    }
+
+    /// Reports whether the program has closed the socket.
+    pub(super) fn is_lost(&self) -> bool {
+        match self {
+            Self::Address(listener) => listener.get().is_none(),
+            Self::Path(listener) => listener.get().is_none(),
         }
     }
 
@@ -53,10 +68,13 @@ impl Listener {
     pub(super) fn accept(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
         Ok(match self {
             Self::Address(listener) => {
-                let (stream, peer) = listener.accept()?;
-                (Stream::Address(stream), Some(peer))
+                let (stream, peer) = listener.get().ok_or_else(lost)?.accept()?;
+                (Stream::Address(OwnDescriptor::new(stream)), Some(peer))
             }
-            Self::Path(listener) => (Stream::Path(listener.accept()?.0), None),
+            Self::Path(listener) => {
+                let (stream, _) = listener.get().ok_or_else(lost)?.accept()?;
+                (Stream::Path(OwnDescriptor::new(stream)), None)
+            }
         })
     }
 }
@@ -165,16 +183,16 @@ impl AsRawFd for Listener {
 impl Stream {
     pub(super) fn set_nonblocking(&self) -> io::Result<()> {
         match self {
-            Self::Address(stream) => stream.set_nonblocking(true),
-            Self::Path(stream) => stream.set_nonblocking(true),
+            Self::Address(stream) => stream.get().ok_or_else(lost)?.set_nonblocking(true),
+            Self::Path(stream) => stream.get().ok_or_else(lost)?.set_nonblocking(true),
         }
     }
 
     /// Sends the end of the answer.
     pub(super) fn end_answer(&self) -> io::Result<()> {
         match self {
-            Self::Address(stream) => stream.shutdown(Shutdown::Write),
-            Self::Path(stream) => stream.shutdown(Shutdown::Write),
+            Self::Address(stream) => stream.get().ok_or_else(lost)?.shutdown(Shutdown::Write),
+            Self::Path(stream) => stream.get().ok_or_else(lost)?.shutdown(Shutdown::Write),
         }
     }
 }
@@ -182,8 +200,8 @@ impl Stream {
 impl AsRawFd for Stream {
     fn as_raw_fd(&self) -> RawFd {
         match self {
-            Self::Address(stream) => stream.as_raw_fd(),
-            Self::Path(stream) => stream.as_raw_fd(),
+            Self::Address(stream) => stream.number(),
+            Self::Path(stream) => stream.number(),
         }
     }
 }
@@ -191,8 +209,8 @@ impl AsRawFd for Stream {
 impl Read for Stream {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Address(stream) => stream.read(to),
-            Self::Path(stream) => stream.read(to),
+            Self::Address(stream) => stream.get_mut().ok_or_else(lost)?.read(to),
+            Self::Path(stream) => stream.get_mut().ok_or_else(lost)?.read(to),
         }
     }
 }
@@ -200,8 +218,8 @@ impl Read for Stream {
 impl Write for Stream {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Address(stream) => stream.write(from),
-            Self::Path(stream) => stream.write(from),
+            Self::Address(stream) => stream.get_mut().ok_or_else(lost)?.write(from),
+            Self::Path(stream) => stream.get_mut().ok_or_else(lost)?.write(from),
         }
     }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::bell::Bell;
 
 use crate::answer::Step;
 use crate::pages::{Effort, Pages, Request};
@@ -37,7 +37,7 @@ impl Control {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             stopped: AtomicBool::new(false),
-            bell: Bell::new()?,
+            bell: Bell::with_descriptor()?,
         })
     }
 

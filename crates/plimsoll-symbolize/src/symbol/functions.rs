@@ -10,8 +10,8 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use plimsoll_process::loader;
 use plimsoll_sys::hash::HashSet;
-use plimsoll_sys::os::loader;
 
 use super::names::demangle;
 use super::source::Source;

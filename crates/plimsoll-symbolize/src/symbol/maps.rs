@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plimsoll_sys::os::code_mappings::CodeMapping;
+use plimsoll_process::code_mappings::CodeMapping;
 
 /// An executable line of `/proc/self/maps` that names a file or an object of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use plimsoll_sys::os::code_mappings::{CodeMapping, code_mappings};
-use plimsoll_sys::os::loader;
+use plimsoll_process::code_mappings::{CodeMapping, code_mappings};
+use plimsoll_process::loader;
 use plimsoll_sys::primitives::Mutex;
 
 use super::elf::{PT_LOAD, PT_NOTE, Segment};

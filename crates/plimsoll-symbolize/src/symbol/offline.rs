@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use plimsoll_process::loader;
 use plimsoll_sys::hash::{HashMap, HashSet};
-use plimsoll_sys::os::loader;
 
 use super::debug_files::build_id_path;
 use super::elf::{Elf, PT_LOAD, Segment};
@@ -89,7 +89,7 @@ impl<'a> DebugFiles<'a> {
         self.fetch = Some(Box::new(fetch));
     }
 
-    fn of(&self, build_id: &[u8]) -> Vec<PathBuf> {
+    fn for_build_id(&self, build_id: &[u8]) -> Vec<PathBuf> {
         self.added.get(build_id).cloned().unwrap_or_default()
     }
 }
@@ -214,7 +214,7 @@ impl LoadedFile {
     /// Finds a file of mapped code, and fetches debug information if this machine lacks it.
     fn find(code: &MappedCode, detail: Detail, files: &mut DebugFiles<'_>) -> Option<Self> {
         let build_id = bytes(&code.build_id)?;
-        let mut supplied = files.of(&build_id);
+        let mut supplied = files.for_build_id(&build_id);
         let path = Path::new(&code.file);
         if let Some(fetch) = files.fetch.as_mut().filter(|_| !build_id.is_empty()) {
             let object = Object {

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use plimsoll_sys::deep_stacks::{LEFT_OUT, LEFT_OUT_NAME};
+use plimsoll_process::deep_stacks::{LEFT_OUT, LEFT_OUT_NAME};
 
 use super::table::{Answer, Table};
 use super::texts::Text;

@@ -22,16 +22,13 @@ impl Ranges {
 
     /// Returns the owner of the range that contains `address`.
     pub(super) fn owner_of(&self, address: usize) -> Option<usize> {
-        let behind = self.0.partition_point(|(range, _)| range.end <= address);
-        let (range, owner) = self.0.get(behind)?;
-        range.contains(&address).then_some(*owner)
+        self.owner_within(address..address.saturating_add(1))
     }
 
     /// Returns the owner of the first range that overlaps `wanted`.
     pub(super) fn owner_within(&self, wanted: Range<usize>) -> Option<usize> {
-        let behind = self
-            .0
-            .partition_point(|(range, _)| range.end <= wanted.start);
+        let is_below = |(range, _): &(Range<usize>, usize)| range.end <= wanted.start;
+        let behind = self.0.partition_point(is_below);
         let (range, owner) = self.0.get(behind)?;
         (range.start < wanted.end).then_some(*owner)
     }

@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 use std::ops::Range;
 
-use plimsoll_sys::deep_stacks::LEFT_OUT;
-use plimsoll_sys::os::code_mappings::{self, CodeMapping};
+use plimsoll_process::code_mappings::{self, CodeMapping};
+use plimsoll_process::deep_stacks::LEFT_OUT;
 use plimsoll_sys::os::{files, filter};
 
 use super::former;

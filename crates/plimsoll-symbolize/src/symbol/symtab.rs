@@ -22,7 +22,7 @@ pub(super) fn look_up<'a>(elf: Elf<'a>, addresses: &[u64], known: &mut [Option<S
     let mut covering: Vec<Option<CodeSymbol<'a>>> = vec![None; addresses.len()];
     // For each address, the last symbol that begins before it and after the previous address.
     let mut nearest: Vec<Option<CodeSymbol<'a>>> = vec![None; addresses.len()];
-    let pages = Pages::of(addresses);
+    let pages = Pages::from_addresses(addresses);
     for symbol in elf.code_symbols() {
         let first = pages.first_from(addresses, symbol.start);
         let after = &addresses[first..];
@@ -69,14 +69,14 @@ struct Pages {
 }
 
 impl Pages {
-    fn of(addresses: &[u64]) -> Self {
+    fn from_addresses(addresses: &[u64]) -> Self {
         /// The least size of a page, as a power of two, and about the maximum number of pages.
-        const LEAST: u32 = 12;
-        const MOST: u64 = 1 << 14;
+        const MIN_SHIFT: u32 = 12;
+        const MAX_PAGES: u64 = 1 << 14;
         let low = addresses.first().copied().unwrap_or(0);
         let high = addresses.last().copied().unwrap_or(0);
-        let shift = u64::BITS - ((high - low) / MOST).leading_zeros();
-        let shift = shift.max(LEAST);
+        let shift = u64::BITS - ((high - low) / MAX_PAGES).leading_zeros();
+        let shift = shift.max(MIN_SHIFT);
         let (first, last) = (low >> shift, high >> shift);
         let mut at = 0;
         let begins = (first..=last).map(|page| {
@@ -156,7 +156,7 @@ mod tests {
             u64::MAX,
         ];
         for addresses in [near, far, vec![0x1234], vec![0, u64::MAX], Vec::new()] {
-            let pages = Pages::of(&addresses);
+            let pages = Pages::from_addresses(&addresses);
             assert!(pages.begins.len() < 1 << 16);
             let around = addresses.iter().flat_map(|&address| {
                 [0, 1, 4095, 4096, 1 << 40]

@@ -9,12 +9,12 @@
 //! | `ticks`, `ticks_per_second` | the processor's time stamp counter, and its frequency if it is known |
 //! | `CLOCK_SOURCE` | the name by which the kernel trusts that counter; empty for none |
 //! | `call_on_stack` | calls a function on another stack |
+//! | `FILTER_ARCHITECTURE` | the number by which filters of system calls know the processor |
 //! | `CONTROL_BLOCK` | where the C library's control block of a thread lies |
 //! | `read_word` | a load that sanitizers do not check |
 //! | `keep_branches_apart` | keeps the compiler from merging two branches |
-//! | `probe_alloc`, `probe_free` | instructions at which a tracer may stop |
 //!
-//! `other` uses the C library, and has no counter, no restartable sequences and no probes.
+//! `other` uses the C library, and has no counter and no restartable sequences.
 
 #[cfg(all(target_os = "linux", target_arch = "aarch64", not(miri)))]
 mod aarch64;
@@ -24,12 +24,6 @@ mod aarch64;
     not(miri)
 )))]
 mod other;
-#[cfg(all(
-    target_os = "linux",
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(miri)
-))]
-mod probe;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
 mod x86_64;
 

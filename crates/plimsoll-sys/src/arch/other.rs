@@ -10,6 +10,9 @@ pub const FIRST_GLIBC_VERSION: &CStr = c"";
 /// No counter is trusted.
 pub const CLOCK_SOURCE: &str = "";
 
+/// No processor: a filter that asks for it allows nothing.
+pub const FILTER_ARCHITECTURE: u32 = 0;
+
 /// The position of a thread's control block.
 pub const CONTROL_BLOCK: ControlBlock = ControlBlock::AtPointer;
 
@@ -84,11 +87,3 @@ pub unsafe fn call_on_stack(
 ) {
     function(argument);
 }
-
-/// Does nothing: probes are not supported.
-#[inline]
-pub fn probe_alloc(_block: usize, _size: u64, _weight: u64) {}
-
-/// Does nothing: probes are not supported.
-#[inline]
-pub fn probe_free(_block: usize) {}

@@ -4,17 +4,15 @@ use std::arch::asm;
 use std::ffi::{CStr, c_long, c_void};
 
 use super::ControlBlock;
-use super::probe::define_probe;
-pub use super::probe::{probe_alloc, probe_free};
-
-define_probe!("plimsoll_probe_alloc", "alloc", "8@%rdi 8@%rsi 8@%rdx");
-define_probe!("plimsoll_probe_free", "free", "8@%rdi");
 
 /// The version of the oldest functions of the GNU C library.
 pub const FIRST_GLIBC_VERSION: &CStr = c"GLIBC_2.2.5";
 
 /// The clock source of the kernel that is this processor's counter.
 pub const CLOCK_SOURCE: &str = "tsc";
+
+/// The number by which filters of system calls know this processor.
+pub const FILTER_ARCHITECTURE: u32 = 0xc000_003e;
 
 /// The position of a thread's control block.
 pub const CONTROL_BLOCK: ControlBlock = ControlBlock::AtPointer;

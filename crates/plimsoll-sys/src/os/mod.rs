@@ -16,7 +16,6 @@ mod portable;
 mod unix;
 
 pub mod fork;
-pub mod loader;
 pub mod own_threads;
 pub mod region;
 pub mod rseq;

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ptr;
 use std::time::Duration;
 
-use super::eventfd::Bell;
+use super::bell::Bell;
 use super::{self as os, clock};
 use crate::os::fork::{Rank, Table, join};
 use crate::primitives::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering, yield_now};
@@ -23,8 +23,8 @@ struct Entry {
     thread: AtomicI32,
     /// The bell for which the thread waits; null if it does not wait.
     bell: AtomicPtr<Bell>,
-    /// Whether another thread is about to ring the bell, which must stay meanwhile.
-    is_ringing: AtomicBool,
+    /// The number of other threads that are about to ring the bell, which must stay meanwhile.
+    ringing: AtomicU32,
     /// Whether the thread must end.
     is_ending: AtomicBool,
 }
@@ -34,7 +34,7 @@ static RUNNING: [Entry; 64] = [const {
     Entry {
         thread: AtomicI32::new(0),
         bell: AtomicPtr::new(ptr::null_mut()),
-        is_ringing: AtomicBool::new(false),
+        ringing: AtomicU32::new(0),
         is_ending: AtomicBool::new(false),
     }
 }; 64];
@@ -118,7 +118,7 @@ static FORK: Table = Table::new(Rank::TABLES, after_fork_in_child);
 fn after_fork_in_child() {
     for entry in &RUNNING {
         entry.bell.store(ptr::null_mut(), Ordering::Relaxed);
-        entry.is_ringing.store(false, Ordering::Relaxed);
+        entry.ringing.store(0, Ordering::Relaxed);
         entry.is_ending.store(false, Ordering::Relaxed);
         entry.thread.store(0, Ordering::Relaxed);
     }
@@ -162,7 +162,7 @@ pub fn wait_with<R>(bell: &Bell, wait: impl FnOnce() -> R) -> Result<R, MustEnd>
     entry.bell.store(bell, Ordering::SeqCst);
     let waited = (!entry.is_ending.load(Ordering::SeqCst)).then(wait);
     entry.bell.store(ptr::null_mut(), Ordering::SeqCst);
-    while entry.is_ringing.load(Ordering::SeqCst) {
+    while entry.ringing.load(Ordering::SeqCst) != 0 {
         std::hint::spin_loop();
     }
     let goes_on = !entry.is_ending.load(Ordering::SeqCst);
@@ -198,13 +198,13 @@ pub fn end_all(patience: Duration) -> bool {
             continue;
         }
         entry.is_ending.store(true, Ordering::SeqCst);
-        entry.is_ringing.store(true, Ordering::SeqCst);
+        entry.ringing.fetch_add(1, Ordering::SeqCst);
         let bell = entry.bell.load(Ordering::SeqCst);
-        // SAFETY: the thread stored a reference, and keeps it until `is_ringing` is false again.
+        // SAFETY: the thread stored a reference, and keeps it until `ringing` is 0 again.
         if let Some(bell) = unsafe { bell.as_ref() } {
             bell.ring();
         }
-        entry.is_ringing.store(false, Ordering::SeqCst);
+        entry.ringing.fetch_sub(1, Ordering::SeqCst);
     }
     let mut running = threads.into_iter().filter(|&thread| thread != 0);
     running.all(|thread| in_time(&|| !os::is_running(thread)))

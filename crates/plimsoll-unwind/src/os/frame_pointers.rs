@@ -3,10 +3,10 @@
 use plimsoll_sys::os::region::PAGE;
 
 use crate::arch;
-use crate::memory::{Memory, StackMemory};
 use crate::registers::Registers;
 use crate::walk::{End, Frames, Walk};
 use crate::walk_cache::Trail;
+use plimsoll_process::stack_memory::{Memory, StackMemory};
 
 /// Fills `frames`, from the leaf, with return addresses, as far as the chain extends.
 ///
@@ -56,7 +56,7 @@ fn follow(start: Registers, limit: usize, mut frames: Frames<'_>, notes: &mut im
     let mut depth = 0;
     let end = loop {
         let Some(place) = frames.place(depth) else {
-            break End::Room;
+            break End::Full;
         };
         if frame < below || frame.saturating_add(16) > limit {
             notes.ends_before(frame);
@@ -84,7 +84,7 @@ fn follow(start: Registers, limit: usize, mut frames: Frames<'_>, notes: &mut im
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_sys::deep_stacks::LEFT_OUT;
+    use plimsoll_process::deep_stacks::LEFT_OUT;
 
     use super::*;
 
@@ -160,7 +160,7 @@ mod tests {
                 &mut trail
             )
             .end,
-            End::Room
+            End::Full
         );
         // A link that points down ends the walk.
         std::hint::black_box(&mut stack)[2] = base;
@@ -192,7 +192,7 @@ mod tests {
         };
         let (mut frames, mut ring) = ([0; 32], [0; 8]);
         let found = walk(start, usize::MAX, Frames::new(&mut frames, &mut ring));
-        assert_eq!((found.frames, found.end), (32, End::Room));
+        assert_eq!((found.frames, found.end), (32, End::Full));
         let leaf = (0..23).map(|frame| 0x10_000 + frame);
         let root = (DEPTH - 8..DEPTH).map(|frame| 0x10_000 + frame);
         assert!(leaf.chain([LEFT_OUT]).chain(root).eq(frames));

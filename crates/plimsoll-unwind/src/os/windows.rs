@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 use std::ops::Range;
 
-use plimsoll_sys::os::thread_stack;
+use plimsoll_process::thread_stack;
 
 use crate::registers::Registers;
 use crate::walk::{End, Frames, Walk};
@@ -66,7 +66,7 @@ pub fn walk(start: Registers, limit: usize, mut frames: Frames<'_>) -> Walk {
     let mut depth = 0;
     let end = loop {
         let Some(place) = frames.place(depth) else {
-            break End::Room;
+            break End::Full;
         };
         let below = context.stack;
         // SAFETY: the context holds the registers of a live frame of this thread: those that this
@@ -92,10 +92,10 @@ pub fn walk_noted(start: Registers, limit: usize, frames: Frames<'_>, _: &mut Tr
     let walk = walk(start, limit, frames);
     match walk.end {
         End::Outermost => Walk {
-            end: End::Room,
+            end: End::Full,
             ..walk
         },
-        End::Room | End::Lost | End::Stale => walk,
+        End::Full | End::Lost | End::Stale => walk,
     }
 }
 

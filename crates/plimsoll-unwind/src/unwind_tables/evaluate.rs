@@ -6,9 +6,9 @@ use gimli::{
 };
 
 use crate::arch;
-use crate::memory::Memory;
 use crate::modules::{Cfi, Lookup};
 use crate::registers::Registers;
+use plimsoll_process::stack_memory::Memory;
 
 use super::{Bytes, Storage, Walker, row_at};
 

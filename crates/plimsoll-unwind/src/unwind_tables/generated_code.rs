@@ -7,15 +7,15 @@
 //! points to a record by chance, the walk goes on there, and frames are missing. Some functions of a few
 //! instructions have no record, but return right after their only call.
 
-use plimsoll_sys::os::probe;
+use plimsoll_process::probe;
 use plimsoll_sys::os::region::PAGE;
 
 use super::{Step, Walker};
 use crate::arch;
 use crate::frame_heuristics::{FARTHEST, returns_to_file};
-use crate::memory::Memory;
 use crate::registers::Registers;
 use crate::walk::End;
+use plimsoll_process::stack_memory::Memory;
 
 /// The maximum number of frame records up to code of a file.
 const MAX_RECORDS: usize = 512;

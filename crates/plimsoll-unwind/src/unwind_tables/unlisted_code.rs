@@ -1,9 +1,10 @@
 //! Frames of code that the module list lacks.
 
-use crate::memory::Memory;
-use crate::modules::LoadedObject;
+use crate::modules::module_of;
 use crate::walk::End;
 use crate::walk_cache::Trail;
+use plimsoll_process::loader::LoadedObject;
+use plimsoll_process::stack_memory::Memory;
 
 use super::{Step, Walker, rule_of};
 
@@ -35,7 +36,7 @@ impl<M: Memory> Walker<'_, M> {
         // on this thread's stack. Until the thread returns to it, only a faulty program unloads it.
         // So the object stays loaded during this call. As for `Lookup::Current`, this fails where a
         // frame without a description led the walk to code of a library that is being unloaded.
-        let module = unsafe { object.module() }?;
+        let module = unsafe { module_of(object) }?;
         Some(match module.tables_at(address) {
             Some(cfi) => {
                 let rule = rule_of(cfi, address, self.context);

@@ -7,11 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use crate::profile::{self, Format};
 use crate::signal_request::{self, Signal};
 use plimsoll_core::fork::Order;
 use plimsoll_core::warning;
 use plimsoll_core::{internal_scope, overhead};
+use plimsoll_profiles::profile::{self, Format};
 use plimsoll_sys::os::fork::ForkLock;
 use plimsoll_sys::os::process_id;
 

@@ -2,11 +2,11 @@
 
 use plimsoll_core::alloc::counts::HeapDelta;
 use plimsoll_core::alloc::postmortem::SETTING;
-use plimsoll_core::ledger::Reader;
 use plimsoll_core::{settings, warning};
+use plimsoll_ledger::ledger::Reader;
 
 /// Warns if the environment requests a file.
-pub(crate) fn prepare() {
+pub fn prepare() {
     if let Some(path) = settings::early_word(SETTING).filter(|path| !path.is_empty()) {
         warning::warn(format_args!(
             "no post-mortem in {path}: not available on this system; the program goes on without"

@@ -39,16 +39,17 @@ use plimsoll_sys::os::region::{self, PAGE};
 use plimsoll_sys::os::syscall::{call, call3};
 use plimsoll_sys::primitives::{AtomicBool, AtomicU64, Ordering};
 
-use crate::symbol;
 use plimsoll_core::alloc::counts::{self, HEAP, HeapDelta};
 use plimsoll_core::alloc::postmortem::SETTING;
 use plimsoll_core::fork::Order;
-use plimsoll_core::ledger::{GENERATION_BYTES, Reader};
-use plimsoll_core::postmortem_file::{
-    self, Refusal, end_of, expanded, header, notes, now_nanos, part_of,
-};
 use plimsoll_core::stack::TABLE;
 use plimsoll_core::{internal_scope, settings, warning};
+use plimsoll_ledger::ledger::{GENERATION_BYTES, Reader};
+use plimsoll_ledger::postmortem_file;
+use plimsoll_ledger::postmortem_file::{
+    Refusal, end_of, expanded, header, notes, now_nanos, part_of,
+};
+use plimsoll_profiles::symbol;
 
 /// Whether [`prepare`] was called. The preloaded library calls it before it clears the environment;
 /// the loader's call comes later.
@@ -56,7 +57,7 @@ static PREPARED: AtomicBool = AtomicBool::new(false);
 
 /// Warns about failures, and notes the data that a reader needs for names. Called before `main`.
 /// Not for hooks.
-pub(crate) fn prepare() {
+pub fn prepare() {
     if PREPARED.swap(true, Ordering::Relaxed) {
         return;
     }
@@ -92,7 +93,7 @@ pub(crate) fn prepare() {
 fn note_early(header: &[AtomicU64]) {
     let early = HEAP.counted_early();
     let place = part_of(header, word::SHARED).base + 2 * GENERATION_BYTES;
-    for (at, &count) in plimsoll_core::ledger::Delta::words(&early)
+    for (at, &count) in plimsoll_ledger::ledger::Delta::words(&early)
         .iter()
         .enumerate()
     {
@@ -121,7 +122,7 @@ fn why_refused(path: &str) -> String {
         format!("it cannot be created: {}", system_error())
     } else if is(Refusal::Mapped) {
         format!("it cannot be mapped: {}", system_error())
-    } else if is(Refusal::Room) {
+    } else if is(Refusal::NoSpace) {
         "the disk is full".into()
     } else if is(Refusal::InUse) {
         "another process is using it; write %p in the name for one file per process".into()

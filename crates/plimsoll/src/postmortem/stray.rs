@@ -16,8 +16,9 @@ use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use super::{leave_history, replace};
 use plimsoll_core::alloc::counts::HEAP;
-use plimsoll_core::postmortem_file::{self, header, notes, part_of};
 use plimsoll_core::stack::TABLE;
+use plimsoll_ledger::postmortem_file;
+use plimsoll_ledger::postmortem_file::{header, notes, part_of};
 
 /// Marks the file and continues in private memory. For hooks: makes system calls only.
 #[cold]

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::io;
 use std::ptr;
 
-use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::bell::Bell;
 use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::syscall::call3;
 use plimsoll_sys::primitives::{AtomicPtr, AtomicU32, Ordering};
@@ -16,8 +16,7 @@ use plimsoll_core::{internal_scope, internal_thread};
 struct Request {
     /// Wakes the thread; the signal's handler rings it. Never freed.
     bell: AtomicPtr<Bell>,
-    /// The process that contains the thread: the child of a fork has none, and would wake its parent's by the same
-    /// bell. 0 before there is a thread, and once a signal that ends the process has arrived.
+    /// The process that contains the thread: the child of a fork has none. 0 before there is a thread, and once a signal that ends the process has arrived.
     process: AtomicU32,
 }
 
@@ -59,7 +58,7 @@ impl Signal {
 /// one ends it at once. In the child of a fork, the signal has its default effect.
 ///
 /// # Errors
-/// The program handles or ignores the signal; or the system's error: too many descriptors or threads.
+/// The program handles or ignores the signal; or the system's error: too many threads.
 pub(crate) fn on(signal: Signal, work: fn()) -> io::Result<()> {
     let _own = internal_scope::scope();
     let request = signal.request();

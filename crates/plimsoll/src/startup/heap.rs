@@ -6,7 +6,7 @@ use crate::postmortem;
 use plimsoll_core::alloc::counts::{HEAP, HeapDelta};
 use plimsoll_core::alloc::thread;
 use plimsoll_core::fork::Order;
-use plimsoll_core::ledger::Reader;
+use plimsoll_ledger::ledger::Reader;
 
 /// The readers' lock during a fork.
 struct ForkedReaders(SignalGuard<'static, Reader<HeapDelta>>);

@@ -379,9 +379,7 @@ fn in_a_child() {
         // SAFETY: ends the child without running exit handlers of the parent.
         unsafe { libc::_exit(0) };
     }
-    let mut status = 0;
-    // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    let status = plimsoll_testkit::child::wait(child);
     assert_eq!(status, 0);
     assert!(received.percents().is_empty());
     let mut blocks = Vec::new();

@@ -221,9 +221,7 @@ fn forked() {
                 // SAFETY: ends the child without running exit handlers of the parent.
                 unsafe { libc::_exit(if right { 0 } else { 7 }) };
             }
-            let mut status = 0;
-            // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            let status = plimsoll_testkit::child::wait(child);
             assert_eq!(status, 0);
             assert_eq!(stacks(), main_stack() + 6 * own_stack());
         });

@@ -486,9 +486,7 @@ fn a_fork_has_the_entries_too() {
             // SAFETY: exits without unwinding the parent's frames.
             unsafe { libc::_exit(if right { 0 } else { 1 }) };
         }
-        let mut status = 0;
-        // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        let status = plimsoll_testkit::child::wait(child);
         assert_eq!(status, 0);
         assert_eq!((forked.count(), total("tests.forked")), (1, 1));
         assert!(profile::lookup("tests.of_the_child").is_none());

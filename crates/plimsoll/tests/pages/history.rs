@@ -60,10 +60,20 @@ fn maxima_of_the_heap_can_be_read_later() {
             let address = plimsoll.http_address().unwrap();
             wait_until(|history| !history.heaps.is_empty());
             let before = SystemTime::now();
-            let cache = fills_a_cache();
-            let is_large = |heap: &history::HeapReading| heap.bytes > 20 * MIB as u64;
-            wait_until(|history| history.heaps.iter().any(is_large));
-            drop(cache);
+            let mut caches = vec![fills_a_cache()];
+            // A reading at an interval may be as large.
+            let is_large =
+                |heap: &history::HeapReading| heap.is_maximum && heap.bytes > 20 * MIB as u64;
+            loop {
+                let filled = SystemTime::now();
+                wait_until(|history| history.steps[0].points.last().unwrap().time > filled);
+                if history::read().heaps.iter().any(is_large) {
+                    break;
+                }
+                // A maximum of a part of the cache was read: the whole is not so much more that it is another one.
+                caches.push(fills_a_cache());
+            }
+            drop(caches);
             let after = SystemTime::now();
             wait_until(|history| {
                 let last = history.steps[0].points.last().unwrap();
@@ -72,7 +82,7 @@ fn maxima_of_the_heap_can_be_read_later() {
 
             let history = history::read();
             let maximum = history.heaps.iter().find(|heap| is_large(heap)).unwrap();
-            assert!(maximum.is_maximum && maximum.time >= before, "{maximum:?}");
+            assert!(maximum.time >= before, "{maximum:?}");
             let at = seconds(maximum.time);
             let answer = request(address, "GET", &format!("/debug/pprof/heap?at={at}"));
             let profile = Profile::read(&answer.body);
@@ -243,9 +253,7 @@ fn the_child_of_a_fork_has_its_parents_history() {
             // SAFETY: ends the process.
             unsafe { libc::_exit(0) };
         }
-        let mut status = 0;
-        // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        let status = plimsoll_testkit::child::wait(child);
         assert_eq!(status, 0);
     });
 }

@@ -301,6 +301,7 @@ fn profiles_at_the_end_are_without_the_work_of_writing_them() {
     assert!(shown.contains("idle::works_for"), "{shown}");
     for own in [
         "plimsoll::config::output",
+        "plimsoll_profiles::export",
         "plimsoll_symbolize::",
         "plimsoll_pprof::",
     ] {

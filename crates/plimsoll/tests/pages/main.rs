@@ -25,3 +25,4 @@ mod push;
 #[cfg(feature = "tracing")]
 mod spans;
 mod threads_page;
+mod write_errors;

@@ -464,7 +464,7 @@ fn an_assertion_that_fails_names_the_sites() {
     assert!(line("::wanted").starts_with("  1 of 44 bytes: "), "{text}");
     assert!(line("::surplus").contains("measure.rs:"), "{text}");
     assert!(!text.contains("plimsoll_core::alloc"), "{text}");
-    assert!(!text.contains("plimsoll::measure"), "{text}");
+    assert!(!text.contains("plimsoll_profiles::measure"), "{text}");
     let text = message(|| drop(assert_no_alloc!(surplus, "in round {}", 5)));
     assert!(
         text.starts_with("in round 5: 0 expected, made 1 alloc"),

@@ -370,9 +370,7 @@ fn quits() {
             libc::_exit(3);
         }
     }
-    let mut status = 0;
-    // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    let status = plimsoll_testkit::child::wait(child);
     assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGQUIT);
     drop(over);
     thread.join().unwrap();

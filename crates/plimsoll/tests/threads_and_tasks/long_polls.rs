@@ -400,9 +400,7 @@ fn in_a_fork(child: impl FnOnce()) {
             unsafe { libc::_exit(i32::from(done.is_err())) };
         }
         child => {
-            let mut status = 0;
-            // SAFETY: waits for a child of this process.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            let status = plimsoll_testkit::child::wait(child);
             assert_eq!(status, 0, "the child was not well");
         }
     }

@@ -256,9 +256,7 @@ fn a_forks_child_knows_itself_only() {
             // SAFETY: ends the child without running exit handlers of the parent.
             unsafe { libc::_exit(i32::from(!alone) + 2 * i32::from(!known)) };
         }
-        let mut status = 0;
-        // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        let status = plimsoll_testkit::child::wait(child);
         assert_eq!(status, 0);
     });
     created_here.join().unwrap();

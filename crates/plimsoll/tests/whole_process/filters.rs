@@ -4,12 +4,15 @@
 
 use std::ffi::c_long;
 use std::fmt::Write as _;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, Stdio};
 
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 use plimsoll::profile::{self, Format};
 use plimsoll_testkit::child;
+use plimsoll_testkit::client::HANG;
 
 /// Calls that the C library makes for the child itself, in an allocation or to end.
 const NEEDED: [c_long; 10] = [
@@ -30,7 +33,6 @@ const OWN: [(&str, c_long); 33] = [
     ("clock_gettime", libc::SYS_clock_gettime),
     ("clock_nanosleep", libc::SYS_clock_nanosleep),
     ("close", libc::SYS_close),
-    ("eventfd2", libc::SYS_eventfd2),
     ("fcntl", libc::SYS_fcntl),
     ("fstat", libc::SYS_fstat),
     ("getdents64", libc::SYS_getdents64),
@@ -56,6 +58,7 @@ const OWN: [(&str, c_long); 33] = [
     ("rt_sigreturn", libc::SYS_rt_sigreturn),
     ("rt_tgsigqueueinfo", libc::SYS_rt_tgsigqueueinfo),
     ("sched_getaffinity", libc::SYS_sched_getaffinity),
+    ("socketpair", libc::SYS_socketpair),
     ("statx", libc::SYS_statx),
     ("timer_create", libc::SYS_timer_create),
     ("timer_delete", libc::SYS_timer_delete),
@@ -117,6 +120,7 @@ fn install_described(description: &str) {
     }
     let numbers: Vec<c_long> = OWN
         .iter()
+        .chain(&SERVER)
         .filter(|(name, _)| names.contains(name))
         .map(|(_, number)| *number)
         .collect();
@@ -178,6 +182,69 @@ fn under(description: &str) -> String {
         output.status
     );
     printed
+}
+
+/// Calls of the server of the pages, by name and number.
+const SERVER: [(&str, c_long); 6] = [
+    ("accept4", libc::SYS_accept4),
+    ("recvfrom", libc::SYS_recvfrom),
+    ("sendto", libc::SYS_sendto),
+    ("setsockopt", libc::SYS_setsockopt),
+    ("shutdown", libc::SYS_shutdown),
+    ("socket", libc::SYS_socket),
+];
+
+/// A process that is killed with the test that has started it.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // Both calls fail if the process was killed before.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A client connects after the filter: it receives a page or no answer, and the process continues.
+#[test]
+fn requests_after_each_filter_are_survived() {
+    const NAME: &str = "requests_after_each_filter_are_survived";
+    if let Ok(description) = std::env::var(FILTER) {
+        let started = plimsoll::config().http("127.0.0.1:0").start();
+        println!("at {}", started.http_address().expect("it serves"));
+        install_described(&description);
+        println!("filtered");
+        loop {
+            std::hint::spin_loop();
+        }
+    }
+    for (name, _) in OWN.iter().chain(&SERVER) {
+        let mut command: Command = child::command(NAME, "");
+        let process = command
+            .env(FILTER, format!("kill all {name}"))
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut process = Killed(process.unwrap());
+        let lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
+        let mut lines = lines.map_while(Result::ok);
+        let address = lines.find_map(|line| line.split_once("at ").map(|(_, at)| at.to_owned()));
+        let address = address.expect("it serves");
+        assert!(lines.any(|line| line == "filtered"), "{name}");
+        for page in ["cmdline", "heap"] {
+            // The server may have ended.
+            let Ok(mut stream) = TcpStream::connect(&address) else {
+                break;
+            };
+            stream.set_read_timeout(Some(HANG)).unwrap();
+            let request = format!("GET /debug/pprof/{page} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let _ = stream.write_all(request.as_bytes());
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+        // A filter that has ended the process would be the reason of its end.
+        process.0.kill().unwrap();
+        let status = process.0.wait().unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGKILL), "{name}: {status}");
+    }
 }
 
 /// The system ends the only thread of the program for a call that it makes. Plimsoll's threads, to which the filter does

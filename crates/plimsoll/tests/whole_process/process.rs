@@ -110,9 +110,7 @@ fn fork_again_and_again() {
             // SAFETY: ends the child without running exit handlers of the parent.
             unsafe { libc::_exit(if right { 0 } else { 7 }) };
         }
-        let mut status = 0;
-        // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        let status = plimsoll_testkit::child::wait(child);
         assert_eq!(status, 0, "the child of round {round}");
         balanced();
     }
@@ -137,9 +135,7 @@ fn fork_with_a_server() {
         // SAFETY: ends the child without running exit handlers of the test.
         unsafe { libc::_exit(if answers { 0 } else { 7 }) };
     }
-    let mut status = 0;
-    // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    let status = plimsoll_testkit::child::wait(child);
     assert_eq!(status, 0);
 }
 
@@ -178,8 +174,7 @@ extern "C" fn fork_in_a_handler(_: i32) {
             plimsoll_testkit::child::kill_after_a_minute();
             libc::_exit(if heap_stats().exact { 0 } else { 7 });
         }
-        let mut status = -1;
-        libc::waitpid(child, &raw mut status, 0);
+        let status = plimsoll_testkit::child::wait(child);
         FORKS.fetch_add(u64::from(status == 0), Ordering::Relaxed);
     }
 }
@@ -275,9 +270,7 @@ fn allocate_in_a_child(blocks: usize) {
         unsafe { libc::_exit(0) };
     }
     assert!(child > 0, "vfork: {}", std::io::Error::last_os_error());
-    let mut status = -1;
-    // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    let status = plimsoll_testkit::child::wait(child);
     assert_eq!(status, 0);
 }
 

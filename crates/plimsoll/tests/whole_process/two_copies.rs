@@ -164,9 +164,7 @@ fn fork(copies: [Border; 2]) {
         // SAFETY: ends the process.
         unsafe { libc::_exit(0) };
     }
-    let mut status = 0;
-    // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    let status = plimsoll_testkit::child::wait(child);
     assert_eq!(status, 0, "the child's blocks or counts are wrong");
     for block in blocks {
         block.end(0);

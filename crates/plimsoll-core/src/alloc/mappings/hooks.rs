@@ -27,27 +27,11 @@ pub(super) fn start() {
     mappings::set_hook(called);
 }
 
-// No other object shall replace it.
-#[cfg(feature = "preload")]
-std::arch::global_asm!(".hidden plimsoll_interpose_first_mapping_hook");
-
-/// The hook until [`start`], for allocators that map memory in their constructors. The crate
-/// `plimsoll-interpose` refers to it by this name.
-///
-/// # Safety
-/// As the function that was called.
-#[cfg(feature = "preload")]
-#[unsafe(no_mangle)]
-unsafe extern "C" fn plimsoll_interpose_first_mapping_hook(call: &Call) -> isize {
-    // SAFETY: the contracts are the same.
-    unsafe { called(call) }
-}
-
 /// Makes a call in place of the C library. Returns what the kernel returns.
 ///
 /// # Safety
 /// As the function that was called.
-unsafe extern "C" fn called(call: &Call) -> isize {
+pub unsafe extern "C" fn called(call: &Call) -> isize {
     match call.function {
         Function::Map => map(call),
         Function::Unmap => unmap(call),
@@ -83,7 +67,6 @@ fn unmap(call: &Call) -> isize {
     if !is_possible(address, length) {
         return make(call);
     }
-    #[cfg(feature = "preload")]
     crate::wakeup::before_release(length);
     let cuts = Cuts::out_of(&range_of(address, length));
     let result = make(call);
@@ -132,7 +115,6 @@ fn remap(call: &Call) -> isize {
 }
 
 /// The caller of a function that moves the end of the data segment.
-#[cfg(feature = "preload")]
 #[derive(Clone, Copy, Debug)]
 pub struct DataCaller {
     /// The return address of the call.
@@ -145,7 +127,6 @@ pub struct DataCaller {
 
 /// Makes a call of the program that moves the end of its data segment from `before` to `after`, and records its effect
 /// if the result `is_made`. A page belongs to the call that first reaches it, so small calls need not map any.
-#[cfg(feature = "preload")]
 pub fn move_data_end<R>(
     before: usize,
     after: usize,
@@ -246,10 +227,8 @@ fn open() {
 
 /// Returns whether the call comes from the underlying allocator of the `malloc` interposition.
 fn is_allocators() -> bool {
-    #[cfg(feature = "preload")]
-    return crate::alloc::malloc::is_in_allocator();
-    #[cfg(not(feature = "preload"))]
-    false
+    // SAFETY: `inside` returns the thread's own storage.
+    unsafe { (*internal_scope::inside()).get() != 0 }
 }
 
 fn gone(bucket: Bucket, bytes: u64, pieces: u64) {

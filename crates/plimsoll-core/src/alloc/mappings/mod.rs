@@ -14,16 +14,16 @@ mod table;
 
 use std::ops::Range;
 
-#[cfg(feature = "preload")]
-pub use hooks::{DataCaller, move_data_end};
+pub use hooks::{DataCaller, called, move_data_end};
 use plimsoll_sys::hash::HashMap;
 use plimsoll_sys::os::fork::{Table, join};
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 use table::Mappings;
 
+use crate::alloc::interposition::{self, UnderlyingKind};
 use crate::fork::Order;
-use crate::postmortem_file;
 use crate::stack::{Bucket, Kind, Record, TABLE};
+use plimsoll_ledger::postmortem_file;
 
 /// Records mappings from now on. Not for hooks.
 pub fn start() {
@@ -122,17 +122,10 @@ pub fn all(block: Option<usize>) -> Vec<Mapped> {
 /// Returns whether an address lies in the code of the allocator under the `malloc` interposition.
 /// False for the C library's, whose own mappings are not intercepted.
 fn is_code_of_allocator(address: usize) -> bool {
-    #[cfg(feature = "preload")]
-    {
-        use crate::alloc::malloc::{UnderlyingKind, is_allocators, underlying_kind};
-        underlying_kind() == UnderlyingKind::Other
-            && is_allocators(address as *const std::ffi::c_void)
-    }
-    #[cfg(not(feature = "preload"))]
-    {
-        let _ = address;
-        false
-    }
+    interposition::registered().is_some_and(|library| {
+        library.underlying_kind() == UnderlyingKind::Other
+            && library.is_allocators(address as *const std::ffi::c_void)
+    })
 }
 
 /// Sorts ranges and removes overlaps. Two records overlap if one was replacing the other while they

@@ -59,7 +59,7 @@ impl Word {
     const CLAIMED: Self = Self(1 << LENGTH_BITS);
 
     /// Packs a range of at most [`LONGEST`] bytes below [`LIMIT`].
-    fn of(range: &Range<usize>) -> Self {
+    fn from_range(range: &Range<usize>) -> Self {
         let (start, length) = (range.start / PAGE, range.len() / PAGE);
         Self((start as u64) << LENGTH_BITS | length as u64)
     }
@@ -96,7 +96,7 @@ impl Note {
     }
 }
 
-struct Place {
+struct Entry {
     word: AtomicU64,
     note: AtomicU64,
 }
@@ -123,7 +123,7 @@ pub(super) enum Remainder {
 
 /// See the module documentation.
 pub(super) struct Mappings {
-    places: [Place; PLACES],
+    places: [Entry; PLACES],
     /// A bit for each place that holds a record, or is about to.
     used: [AtomicU64; WORDS],
     /// A bit for each word of `used` that was ever not 0.
@@ -143,7 +143,7 @@ impl Mappings {
     pub(super) const fn new() -> Self {
         Self {
             places: [const {
-                Place {
+                Entry {
                     word: AtomicU64::new(Word::EMPTY.0),
                     note: AtomicU64::new(0),
                 }
@@ -214,7 +214,7 @@ impl Mappings {
         // record learned of the mapping from its maker, and so after this store.
         self.places[at]
             .word
-            .store(Word::of(range).0, Ordering::Release);
+            .store(Word::from_range(range).0, Ordering::Release);
         true
     }
 
@@ -334,7 +334,7 @@ impl Mappings {
                 }
                 (false, false) => {
                     self.splits_begun.fetch_add(1, Ordering::SeqCst);
-                    let is_cut = self.replace(at, before, Word::of(&left));
+                    let is_cut = self.replace(at, before, Word::from_range(&left));
                     let has_room = is_cut && self.insert_one(&right, note);
                     self.splits_ended.fetch_add(1, Ordering::SeqCst);
                     if is_cut {
@@ -351,7 +351,7 @@ impl Mappings {
                 }
                 (false, true) | (true, false) => {
                     let rest = if left.is_empty() { &right } else { &left };
-                    if self.replace(at, before, Word::of(rest)) {
+                    if self.replace(at, before, Word::from_range(rest)) {
                         did(cut(Remainder::OnePart));
                         return false;
                     }

@@ -18,8 +18,8 @@ mod sites;
 use std::cell::Cell;
 
 use super::thread::Thread;
-use crate::postmortem_file;
 use crate::stack::{self, Registers, StackName, Start};
+use plimsoll_ledger::postmortem_file;
 
 use charge::Charge;
 pub use charge::{Totals, charged, inherited_account};

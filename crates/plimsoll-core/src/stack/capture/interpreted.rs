@@ -1,6 +1,6 @@
 //! Stacks with the functions of an interpreter, while there is one in the process.
 
-use plimsoll_sys::deep_stacks::Limit;
+use plimsoll_process::deep_stacks::Limit;
 use plimsoll_sys::primitives::Ordering;
 use plimsoll_unwind::registers::{Registers, Start};
 use plimsoll_unwind::unwind_tables;
@@ -10,14 +10,14 @@ use super::{
     MODULES, NOT_WALKED, Scratch, Slot, Unwinder, count_if_cut, pool, take_slot, unwinder,
 };
 use crate::internal_scope;
-use crate::interpreter::{self, Buffers, Native};
+use crate::interpreter::{self, Buffers, FrameSource, Native};
 use crate::stack::unknown_code;
 
-/// Looks for an interpreter among the loaded objects, and prepares the slots for its frames. Allocates
-/// and takes locks: not for hooks.
-pub fn find_interpreter() {
+/// Looks for the interpreter of one of the sources among the loaded objects, and prepares the slots for its
+/// frames. Allocates and takes locks: not for hooks.
+pub fn find_interpreter(sources: &[&'static dyn FrameSource]) {
     let _own = internal_scope::scope();
-    interpreter::find(|| {
+    interpreter::find(sources, || {
         for slot in pool() {
             if slot.interpreted.load(Ordering::Relaxed).is_null() {
                 let buffers = Box::into_raw(Box::new(Buffers::new()));

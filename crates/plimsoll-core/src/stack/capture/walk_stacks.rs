@@ -5,9 +5,9 @@
 
 use std::ffi::c_void;
 
+use plimsoll_process::handler_stacks::HandlerStacks;
+use plimsoll_process::thread_stack;
 use plimsoll_sys::arch::call_on_stack;
-use plimsoll_sys::os::handler_stacks::HandlerStacks;
-use plimsoll_sys::os::thread_stack;
 
 /// More stack in bytes than a walk takes.
 const WALK_BYTES: usize = 16 << 10;

@@ -60,7 +60,7 @@ pub(super) struct Omitted(&'static [(u32, Counts)]);
 impl Omitted {
     /// Returns the counts of a bucket, if it has any. New buckets precede all others in a reading, whose
     /// order stays the same.
-    pub(super) fn of(&mut self, bucket: u32) -> Option<&'static Counts> {
+    pub(super) fn counts(&mut self, bucket: u32) -> Option<&'static Counts> {
         let ((name, counts), rest) = self.0.split_first()?;
         (*name == bucket).then(|| {
             self.0 = rest;

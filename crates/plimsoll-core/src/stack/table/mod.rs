@@ -24,7 +24,6 @@
 //! the events that are changing it. Folding moves counts from one place to another. It first notes
 //! the bucket, the slot and the resulting totals.
 
-#[cfg(feature = "preload")]
 mod baseline;
 mod entries;
 mod layout;
@@ -34,10 +33,8 @@ mod tests;
 
 use entries::{first_entry, heads};
 use plimsoll_sys::os::fork::{Keeper, SignalGuard, SignalMutex, join};
-#[cfg(feature = "preload")]
 use plimsoll_sys::os::region::part_of_limit;
 use plimsoll_sys::os::region::{COMMIT_STEP, Part, Region};
-#[cfg(feature = "preload")]
 use plimsoll_sys::primitives::AtomicPtr;
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use plimsoll_unwind::walk_cache::StackName;
@@ -47,7 +44,6 @@ use super::heap_cycle::{CycleNumber, SLOTS, Stream};
 use super::peak::{InUse, Peak};
 use crate::fork::Order;
 use crate::label::Labels;
-#[cfg(feature = "preload")]
 pub use baseline::Baseline;
 pub use layout::LAYOUT;
 pub use readings::Record;
@@ -63,7 +59,7 @@ pub enum Kind {
     /// A sampled release of a lock for which others waited.
     Mutex = 2,
     /// The creation of a thread. Its buckets count nothing; they only name stacks.
-    Birth = 3,
+    Creation = 3,
     /// An entry of a profile that the program defined. The size is the number of the profile.
     Custom = 4,
     /// A long poll of a task. The size encodes the task's name or type.
@@ -114,10 +110,8 @@ pub struct Table {
     cuts: Cuts,
     reader: SignalMutex<()>,
     /// The counts that readings omit; null for none.
-    #[cfg(feature = "preload")]
     baseline: AtomicPtr<Baseline>,
     /// The number of events so far.
-    #[cfg(feature = "preload")]
     events: AtomicU64,
 }
 
@@ -224,9 +218,7 @@ impl Table {
             lost: AtomicU64::new(0),
             cuts: Cuts::new(),
             reader: SignalMutex::new(()),
-            #[cfg(feature = "preload")]
             baseline: AtomicPtr::new(std::ptr::null_mut()),
-            #[cfg(feature = "preload")]
             events: AtomicU64::new(0),
         }
     }
@@ -359,7 +351,6 @@ impl Table {
         if bucket.0 == 0 {
             return;
         }
-        #[cfg(feature = "preload")]
         let _counting = crate::deferred_signals::Counting::begin();
         // SAFETY: a non-zero `Bucket` holds the name of a complete entry.
         let entry = unsafe { self.entry::<BucketEntry>(bucket.0) };
@@ -383,7 +374,6 @@ impl Table {
         let (Some(head), true) = (self.head(), bucket.0 != 0) else {
             return CycleNumber::default();
         };
-        #[cfg(feature = "preload")]
         let _counting = crate::deferred_signals::Counting::begin();
         // SAFETY: a non-zero `Bucket` holds the name of a complete entry.
         let entry = unsafe { self.entry::<BucketEntry>(bucket.0) };
@@ -402,7 +392,6 @@ impl Table {
     /// Notes an event before it is counted, in a cut.
     #[inline]
     fn note_event(&self) {
-        #[cfg(feature = "preload")]
         self.events.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -426,7 +415,6 @@ impl Table {
     }
 
     /// Returns the maximum memory in use according to samples, in bytes.
-    #[cfg(feature = "preload")]
     pub fn most_in_use(&self) -> u64 {
         self.head().map_or(0, |head| head.peak.most_in_use())
     }
@@ -449,7 +437,6 @@ impl Table {
     }
 
     /// Gives address space back that a limit of `limit` bytes would count. The table is full earlier then.
-    #[cfg(feature = "preload")]
     pub fn give_back(&self, limit: usize) {
         self.region.give_back(part_of_limit(limit));
     }

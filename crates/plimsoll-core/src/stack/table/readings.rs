@@ -27,7 +27,6 @@ pub struct Record {
 }
 
 /// The counts of a bucket.
-#[cfg(feature = "preload")]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
     cells: [u64; CELLS],
@@ -35,7 +34,6 @@ pub(super) struct Counts {
     in_use: [u64; 2],
 }
 
-#[cfg(feature = "preload")]
 impl Counts {
     /// Removes these counts from a record. Returns whether any are left.
     fn remove_from(&self, record: &mut Record) -> bool {
@@ -93,16 +91,13 @@ impl Table {
         } else {
             self.cuts.cut(|complete| self.fold(&alone, head, complete));
         }
-        #[cfg(feature = "preload")]
         let mut omitted = self.omitted();
         self.for_each(head, |name, entry, overflow| {
-            #[cfg(feature = "preload")]
-            let before = omitted.of(name);
+            let before = omitted.counts(name);
             if entry.kind != kind as u8 {
                 return;
             }
             let record = self.record(head, name, entry, overflow);
-            #[cfg(feature = "preload")]
             let record = record.and_then(|mut record| {
                 let is_left = before.is_none_or(|before| before.remove_from(&mut record));
                 is_left.then_some(record)
@@ -146,7 +141,6 @@ impl Table {
     }
 
     /// Reads the buckets of all kinds: those of [`Kind::Heap`] at one instant, and all others at one instant.
-    #[cfg(feature = "preload")]
     pub(super) fn read_all(&self, mut visit: impl FnMut(u32, Counts)) {
         let alone = self.lock_readers();
         let Some(head) = self.head() else {

@@ -86,9 +86,10 @@ export function isRuntime(name: string): boolean {
   return trait !== undefined && starts(trait);
 }
 
-const LIBRARY = new Set(["std", "alloc", "core", "hashbrown", WITHOUT_CRATE, "plimsoll", "plimsoll_sys", "plimsoll_interpose", "plimsoll_preload"]);
+const LIBRARY = new Set(["std", "alloc", "core", "hashbrown", WITHOUT_CRATE, "plimsoll"]);
 
-/** Returns whether a function belongs to the standard library, so that its caller is the site. */
+/** Returns whether a function belongs to the standard library or to a crate of Plimsoll, so that its caller is the site. */
 export function isLibrary(name: string): boolean {
-  return LIBRARY.has(crateOf(name)) || isRuntime(name);
+  const crate = crateOf(name);
+  return LIBRARY.has(crate) || crate.startsWith("plimsoll_") || isRuntime(name);
 }

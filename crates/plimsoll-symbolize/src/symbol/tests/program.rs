@@ -3,7 +3,7 @@
 use std::arch::asm;
 use std::ffi::c_void;
 
-use plimsoll_sys::deep_stacks::{LEFT_OUT, LEFT_OUT_NAME};
+use plimsoll_process::deep_stacks::{LEFT_OUT, LEFT_OUT_NAME};
 
 use super::*;
 use crate::symbol::elf::Elf;

@@ -15,7 +15,7 @@ impl Rank {
     /// This crate's tables without a lock.
     pub(crate) const TABLES: Self = Self(61);
     /// The lock for calls to the dynamic loader.
-    pub(crate) const LOADER: Self = Self(62);
+    pub const LOADER: Self = Self(62);
     /// The last lock: its holders take no other.
     pub const LAST: Self = Self(63);
 }

@@ -1,31 +1,14 @@
 //! Linux.
 
-pub mod cgroup;
+pub mod bell;
 pub mod clock;
-pub mod code_mappings;
-pub mod copied_memory;
-pub mod cpus;
-pub mod eventfd;
-pub mod file_size;
 pub mod files;
 pub mod filter;
-pub mod handler_stacks;
-mod mapping;
-mod mapping_query;
 pub mod membarrier;
-mod page_scan;
 pub mod pages;
 pub mod privileges;
-pub mod probe;
 pub mod random;
-pub mod realtime_signal;
-pub mod residency;
-mod resident_mappings;
-pub mod smaps;
 pub mod syscall;
-pub mod task_file;
-pub mod thread_stack;
-pub mod wipe_on_fork;
 
 use std::cell::Cell;
 use std::ffi::CStr;

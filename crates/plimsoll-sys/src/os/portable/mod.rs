@@ -4,22 +4,11 @@
 //! The files here hold the items that are equal on all of these systems. `unix`, `windows` and
 //! `other` have the same items; one of them is compiled.
 
-pub mod cgroup;
 pub mod clock;
-pub mod code_mappings;
-pub mod copied_memory;
-pub mod cpus;
 pub mod files;
 pub mod filter;
-pub mod handler_stacks;
 pub mod membarrier;
-pub mod probe;
 pub mod random;
-pub mod residency;
-pub mod smaps;
-pub mod task_file;
-pub mod thread_stack;
-pub mod wipe_on_fork;
 
 #[cfg(not(any(unix, windows)))]
 mod other;

@@ -1,11 +1,12 @@
 //! Descriptors that are closed in the child of a fork.
 //!
-//! A descriptor is registered with the inode of its socket. A child closes it only if it still
-//! refers to that inode. The owner does not unregister a descriptor that it closes, and the program
-//! may have reused its number.
+//! A descriptor is registered with the identity of its socket. A child closes it only if it still
+//! has that. The owner does not unregister a descriptor that it closes, and the program may have
+//! reused its number.
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
+use super::own_descriptor::Identity;
 use crate::os::filter;
 use crate::os::fork::{Rank, Table, join};
 use crate::primitives::{AtomicI32, AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use crate::primitives::{AtomicI32, AtomicU64, Ordering};
 struct Entry {
     /// The descriptor plus 1; 0 if the entry is free, [`TAKEN`] during registration.
     descriptor: AtomicI32,
+    device: AtomicU64,
     inode: AtomicU64,
 }
 
@@ -24,6 +26,7 @@ const MAX_ENTRIES: usize = 16;
 static ENTRIES: [Entry; MAX_ENTRIES] = [const {
     Entry {
         descriptor: AtomicI32::new(0),
+        device: AtomicU64::new(0),
         inode: AtomicU64::new(0),
     }
 }; MAX_ENTRIES];
@@ -31,7 +34,7 @@ static ENTRIES: [Entry; MAX_ENTRIES] = [const {
 /// Registers a socket, whose descriptor children of a fork will close.
 pub fn register(socket: BorrowedFd<'_>) {
     let descriptor = socket.as_raw_fd();
-    let Some(inode) = inode(descriptor) else {
+    let Some(identity) = Identity::at(descriptor) else {
         return;
     };
     join(&FORK);
@@ -45,7 +48,8 @@ pub fn register(socket: BorrowedFd<'_>) {
                 .descriptor
                 .compare_exchange(known, TAKEN, Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_ok() {
-            entry.inode.store(inode, Ordering::Relaxed);
+            entry.device.store(identity.device, Ordering::Relaxed);
+            entry.inode.store(identity.inode, Ordering::Relaxed);
             entry.descriptor.store(descriptor + 1, Ordering::Release);
             return;
         }
@@ -59,8 +63,8 @@ static FORK: Table = Table::new(Rank::TABLES, after_fork_in_child);
 fn after_fork_in_child() {
     for entry in &ENTRIES {
         let known = entry.descriptor.swap(0, Ordering::Acquire);
-        if known > 0 && entry.is_valid(known - 1) {
-            // SAFETY: the inode shows that the descriptor is the registered socket's. A thread of
+        if known > 0 && entry.is_valid(known - 1) && filter::may_close_files() {
+            // SAFETY: the identity shows that the descriptor is the registered socket's. A thread of
             // the parent owned it, and this process does not have that thread.
             unsafe { libc::close(known - 1) };
         }
@@ -70,20 +74,11 @@ fn after_fork_in_child() {
 impl Entry {
     /// Returns whether the descriptor still refers to the socket.
     fn is_valid(&self, descriptor: RawFd) -> bool {
-        inode(descriptor) == Some(self.inode.load(Ordering::Relaxed))
+        let identity = Identity {
+            kind: libc::S_IFSOCK,
+            device: self.device.load(Ordering::Relaxed),
+            inode: self.inode.load(Ordering::Relaxed),
+        };
+        Identity::at(descriptor) == Some(identity)
     }
-}
-
-/// Returns the inode of a socket; `None` if the descriptor is not one, or if a filter forbids to ask and to close it.
-fn inode(descriptor: RawFd) -> Option<u64> {
-    if !filter::may_close_files() {
-        return None;
-    }
-    let mut found = std::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: `found` is a valid place for the result, and zeros are a valid `stat`.
-    let found = unsafe {
-        let failed = libc::fstat(descriptor, found.as_mut_ptr()) != 0;
-        (!failed).then(|| found.assume_init())
-    }?;
-    (found.st_mode & libc::S_IFMT == libc::S_IFSOCK).then_some(found.st_ino)
 }

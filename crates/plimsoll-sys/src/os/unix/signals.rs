@@ -60,7 +60,7 @@ pub const FATAL: [Fatal; 18] = {
 
 impl Fatal {
     /// Returns the signal with this number.
-    pub fn of(number: i32) -> Option<&'static Self> {
+    pub fn from_number(number: i32) -> Option<&'static Self> {
         FATAL.iter().find(|signal| signal.number == number)
     }
 
@@ -76,6 +76,12 @@ pub fn is_fault(name: &str) -> bool {
     FATAL
         .iter()
         .any(|signal| signal.is_fault() && signal.name == name)
+}
+
+/// Sends a signal to the calling thread.
+pub fn raise(signal: i32) {
+    // SAFETY: the function accepts any number.
+    unsafe { libc::raise(signal) };
 }
 
 /// The calling thread's signals are blocked until this is dropped on the same thread. A signal that arrives

@@ -4,16 +4,16 @@ use std::ffi::{CString, c_int, c_void};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
-use plimsoll_sys::os::loader;
+use plimsoll_process::loader;
 
 use super::super::known_rules::RULES;
 use super::super::{Context, walk, walk_without_frame_pointer};
 use super::*;
-use crate::memory;
 use crate::modules::{Lookup, ModuleList};
 use crate::registers::{Registers, Start};
 use crate::rules::Key;
 use crate::walk::Frames;
+use plimsoll_process::stack_memory as memory;
 
 /// `_Unwind_Backtrace`: calls the function for each frame until the result is not 0.
 type Backtrace =
@@ -112,7 +112,7 @@ fn walk_below(function: Backtrace, modules: &ModuleList, foreign: bool) -> Captu
         modules,
         foreign,
         frames: Vec::new(),
-        end: End::Room,
+        end: End::Full,
         unknown_code: None,
     };
     // SAFETY: the function calls `capture` during this call, with a `Capture`.

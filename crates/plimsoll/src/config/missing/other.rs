@@ -1,6 +1,6 @@
 //! Other systems.
 
-use plimsoll_sys::os::loader;
+use plimsoll_process::loader;
 
 /// Parts, and whether they are available.
 pub(super) const PARTS: &[(&str, bool)] = &[

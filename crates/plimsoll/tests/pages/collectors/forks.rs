@@ -19,9 +19,7 @@ fn in_a_child(work: impl FnOnce()) {
         // SAFETY: ends the process.
         unsafe { libc::_exit(i32::from(outcome.is_err())) };
     }
-    let mut status = 0;
-    // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    let status = plimsoll_testkit::child::wait(child);
     assert_eq!(status, 0, "the child failed, or did not get on");
 }
 

@@ -1,9 +1,10 @@
 //! Resources of the server: a connection leaves none behind, and without free descriptors the
 //! server waits.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use crate::http_server::harness::{exchange, head_of, page, request, reset, server, start_delta};
@@ -25,8 +26,8 @@ fn nothing_is_left_of_connections() {
             (descriptors(), threads().len()) == (descriptors_wanted, threads_wanted)
         });
     };
-    // Two descriptors, the listening socket and the wake-up descriptor, and the accepting thread.
-    settle(before.0 + 2, before.1 + 1);
+    // Three descriptors, the listening socket and the two ends of the bell, and the accepting thread.
+    settle(before.0 + 3, before.1 + 1);
     for round in 0..200 {
         match round % 8 {
             0 => assert_eq!(page(address, "heap").status, 200),
@@ -39,7 +40,7 @@ fn nothing_is_left_of_connections() {
             _ => drop(start_delta(address, 1000)),
         }
     }
-    settle(before.0 + 2, before.1 + 1);
+    settle(before.0 + 3, before.1 + 1);
     drop(server);
     settle(before.0, before.1);
 }
@@ -132,5 +133,62 @@ fn a_server_without_descriptors_waits_and_does_not_spin() {
         "descriptors::a_server_without_descriptors_waits_and_does_not_spin",
         "",
         no_descriptor_is_left,
+    );
+}
+
+/// A daemon closes all descriptors at its start, and its own files get the numbers of Plimsoll's.
+fn all_descriptors_are_the_programs() {
+    let (server, address) = server();
+    assert_eq!(page(address, "cmdline").status, 200);
+    let reading = start_delta(address, 1000);
+    let reading_number = reading.as_raw_fd();
+    // SAFETY: the call has no pointers. What the values of this test owned is not used afterwards.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+    if closed != 0 {
+        plimsoll_testkit::skip!("the kernel lacks close_range");
+        return;
+    }
+    std::mem::forget(reading);
+    // Plimsoll's descriptors were the lowest ones that were free, and those from 512 on.
+    let mut pairs = Vec::new();
+    while pairs
+        .last()
+        .is_none_or(|(one, _): &(UnixStream, UnixStream)| one.as_raw_fd() < 600)
+    {
+        let (one, other) = UnixStream::pair().unwrap();
+        for end in [&one, &other] {
+            end.set_nonblocking(true).unwrap();
+        }
+        pairs.push((one, other));
+    }
+    assert!(pairs.len() > reading_number as usize);
+    for (one, other) in &mut pairs {
+        one.write_all(b"one").unwrap();
+        other.write_all(b"other").unwrap();
+    }
+    // Its thread notices events of the new files, if it has not forgotten the old ones.
+    wait_for("a server without its sockets", || {
+        // The kernel has closed the socket.
+        TcpStream::connect(address).is_err()
+    });
+    // Stops the thread, and closes what is still open.
+    drop(server);
+    for (one, other) in &mut pairs {
+        for (end, sent) in [(&mut *one, &b"other"[..]), (other, b"one")] {
+            let mut received = [0; 16];
+            let length = end.read(&mut received).unwrap();
+            assert_eq!(&received[..length], sent);
+            let error = end.read(&mut received).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::WouldBlock, "the end is open");
+        }
+    }
+}
+
+#[test]
+fn descriptors_that_the_program_has_closed_and_opened_again_are_its_own() {
+    child::run(
+        "descriptors::descriptors_that_the_program_has_closed_and_opened_again_are_its_own",
+        "",
+        all_descriptors_are_the_programs,
     );
 }

@@ -202,9 +202,7 @@ fn a_fork_has_its_own() {
         // SAFETY: exits without unwinding the parent's frames.
         unsafe { libc::_exit(if alone && is_seen { 0 } else { 1 }) };
     }
-    let mut status = 0;
-    // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    let status = plimsoll_testkit::child::wait(child);
     assert_eq!(status, 0);
     assert_eq!((threads_of("forks"), threads_of("stays behind")), (1, 1));
     other.ends();

@@ -123,7 +123,7 @@ fn values_are_finite_and_boundaries_stay() {
 fn the_documentation_is_that_of_the_table() {
     let mut text = String::from(
         "# Metrics\n\nEvery metric of `plimsoll::metrics`; [how they are read](metrics-pages.md), and \
-         [dashboard and alerts](../guides/fleet.md).\nThis page is written from the table in `crates/plimsoll/src/metrics/table.rs`.\n\n| name | kind | |\n|---|---|---|\n",
+         [dashboard and alerts](../guides/fleet.md).\nThis page is written from the table in `crates/plimsoll-profiles/src/metrics/table/`.\n\n| name | kind | |\n|---|---|---|\n",
     );
     for metric in metrics::all() {
         let kind = match metric.kind {

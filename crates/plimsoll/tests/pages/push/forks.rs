@@ -16,9 +16,7 @@ fn in_child(work: impl FnOnce() -> bool) -> bool {
         // SAFETY: ends the process without other work.
         unsafe { libc::_exit(status) };
     }
-    let mut status = 0;
-    // SAFETY: `child` is a child of this process, and `status` a valid integer.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    let status = plimsoll_testkit::child::wait(child);
     status == 0
 }
 

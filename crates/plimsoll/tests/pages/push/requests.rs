@@ -156,7 +156,7 @@ fn intervals_follow_each_other_without_gap_or_overlap() {
             assert!(sums[2] >= in_use, "{sums:?}");
             (allocated, in_use) = (allocated + sums[0], sums[2]);
             assert_eq!(allocated, in_use, "nothing is freed");
-            for name in ["plimsoll::push", "plimsoll::export"] {
+            for name in ["plimsoll_serve::push", "plimsoll_profiles::export"] {
                 let own = sum(&profile, name);
                 assert_eq!(own, [0; 4], "Plimsoll's memory is not the program's");
             }

@@ -25,9 +25,7 @@ fn in_fork(work: impl FnOnce() -> bool) {
             unsafe { libc::_exit(i32::from(!right)) }
         }
         id => {
-            let mut status = 0;
-            // SAFETY: `status` is writable.
-            assert_eq!(unsafe { libc::waitpid(id, &raw mut status, 0) }, id);
+            let status = plimsoll_testkit::child::wait(id);
             assert_eq!(status, 0, "in the child of a fork");
         }
     }

@@ -6,7 +6,7 @@ use std::thread;
 
 use plimsoll::profile::cpu;
 use plimsoll_testkit::child;
-use plimsoll_testkit::pprof::Profile;
+use plimsoll_testkit::pprof::{Profile, Sample};
 
 use super::{
     assert_cpu, burn, burns_here, cpu_of, in_some_attempt, is_cpu, record, thread_cpu, through,
@@ -110,6 +110,48 @@ fn an_idle_program_has_no_samples() {
         assert!(cpu_of(&profile.sample) <= used + 2 * super::PERIOD);
         assert_eq!(profile.period as u64, super::PERIOD);
         assert!(profile.duration_nanos >= 200_000_000);
+    });
+}
+
+/// Reads a clock that needs no system call for this much CPU time.
+#[inline(never)]
+fn reads_the_clock(nanoseconds: u64) {
+    let end = thread_cpu() + nanoseconds;
+    while thread_cpu() < end {
+        for _ in 0..10_000 {
+            black_box(std::time::Instant::now());
+        }
+    }
+    black_box(());
+}
+
+/// The kernel's functions in the process (the vDSO) have no frame in a file.
+#[test]
+fn samples_in_functions_of_the_kernel_have_their_callers_once() {
+    let name = "samples_in_functions_of_the_kernel_have_their_callers_once";
+    child::run(name, "", || {
+        let clock = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+        let clock = std::fs::read_to_string(clock).unwrap_or_default();
+        let is_read_without_call = ["tsc", "kvm-clock", "arch_sys_counter"].contains(&clock.trim());
+        in_some_attempt(|| {
+            let profile = record(|| reads_the_clock(300_000_000));
+            let samples = through(&profile, "reads_the_clock");
+            for &sample in &samples {
+                let names = profile.names(sample);
+                for function in ["::reads_the_clock", "Instant::now"] {
+                    let calls = names.iter().filter(|name| name.ends_with(function));
+                    assert!(calls.count() <= 1, "{names:?}");
+                }
+            }
+            let is_in_kernel = |sample: &&&Sample| {
+                let leaf = &profile.location[sample.location_id[0] as usize - 1];
+                profile.mapping.iter().any(|mapping| {
+                    mapping.id == leaf.mapping_id && profile.text(mapping.filename).contains("vdso")
+                })
+            };
+            let in_kernel = samples.iter().filter(is_in_kernel).count();
+            is_cpu(cpu_of(samples), 300_000_000, 1) && (in_kernel > 0 || !is_read_without_call)
+        });
     });
 }
 

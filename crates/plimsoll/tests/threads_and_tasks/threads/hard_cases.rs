@@ -226,9 +226,7 @@ fn a_forks_child_has_one_thread() {
             // SAFETY: ends the child without running exit handlers of the parent.
             unsafe { libc::_exit(i32::from(!one) + 2 * i32::from(!here) + 4 * i32::from(!two)) };
         }
-        let mut status = 0;
-        // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        let status = plimsoll_testkit::child::wait(child);
         assert_eq!(status, 0);
     }
 }

@@ -26,7 +26,9 @@ fn plimsolls_own_locks_are_in_a_profile_of_their_own() {
     for sample in &own.sample {
         let names = own.names(sample);
         assert!(
-            names.iter().any(|name| name.contains("plimsoll::")),
+            names
+                .iter()
+                .any(|name| name.contains("plimsoll_profiles::")),
             "{names:?}"
         );
     }
@@ -34,8 +36,15 @@ fn plimsolls_own_locks_are_in_a_profile_of_their_own() {
         let profile = Profile::of_all(name, Detail::Names);
         for sample in &profile.sample {
             let names = profile.names(sample);
-            let is_own =
-                |name: &&str| name.contains("plimsoll::") && !name.contains("plimsoll::sync");
+            let is_own = |name: &&str| {
+                [
+                    "plimsoll_core::",
+                    "plimsoll_profiles::profile",
+                    "plimsoll_waits::contention",
+                ]
+                .iter()
+                .any(|own| name.contains(own))
+            };
             assert!(!names.iter().any(is_own), "{name}: {names:?}");
         }
     }

@@ -30,10 +30,7 @@ fn of_both_processes() -> Mutex {
 }
 
 fn outcome(child: libc::pid_t) -> c_int {
-    let mut status = -1;
-    // SAFETY: `child` is a child of this process, and `status` is valid for writes.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    status
+    plimsoll_testkit::child::wait(child)
 }
 
 #[test]

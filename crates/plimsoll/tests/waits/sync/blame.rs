@@ -49,8 +49,8 @@ blames!(
     MUTEX.lock().unwrap(),
     waits_for_a_mutex || MUTEX.lock().unwrap(),
     unlocks_a_mutex,
-    ("plimsoll::sync::mutex::Mutex", "lock"),
-    ("plimsoll::sync::mutex::MutexGuard", "drop")
+    ("plimsoll_waits::sync::mutex::Mutex", "lock"),
+    ("plimsoll_waits::sync::mutex::MutexGuard", "drop")
 );
 
 static READ: RwLock<()> = RwLock::new(());
@@ -59,8 +59,8 @@ blames!(
     READ.write().unwrap(),
     waits_to_read || READ.read().unwrap(),
     stops_writing,
-    ("plimsoll::sync::rwlock::RwLock", "read"),
-    ("plimsoll::sync::rwlock::RwLockWriteGuard", "drop")
+    ("plimsoll_waits::sync::rwlock::RwLock", "read"),
+    ("plimsoll_waits::sync::rwlock::RwLockWriteGuard", "drop")
 );
 
 static WRITTEN: RwLock<()> = RwLock::new(());
@@ -69,8 +69,8 @@ blames!(
     WRITTEN.read().unwrap(),
     waits_to_write || WRITTEN.write().unwrap(),
     stops_reading,
-    ("plimsoll::sync::rwlock::RwLock", "write"),
-    ("plimsoll::sync::rwlock::RwLockReadGuard", "drop")
+    ("plimsoll_waits::sync::rwlock::RwLock", "write"),
+    ("plimsoll_waits::sync::rwlock::RwLockReadGuard", "drop")
 );
 
 #[cfg(feature = "lock_api")]
@@ -147,7 +147,7 @@ fn waits_for_a_condition_are_charged_to_no_thread() {
 
     let waited = recorded("block", "waits_for_news");
     waited.is_of(WAITERS, wall);
-    waited.is_at("condvar", "plimsoll::sync::condvar::Condvar", "wait");
+    waited.is_at("condvar", "plimsoll_waits::sync::condvar::Condvar", "wait");
     assert_eq!(waited.events, WAITERS as i64, "{waited:?}");
     for function in ["brings_news", "waits_for_news"] {
         let blamed = recorded("mutex", function);
@@ -182,7 +182,11 @@ fn waiting_for_a_condition_is_blamed_for_giving_up_the_mutex() {
 
     let blamed = recorded("mutex", "gives_up_by_waiting");
     blamed.is_of(WAITERS, wall);
-    blamed.is_at("mutex", "plimsoll::sync::condvar::Condvar", "wait_timeout");
+    blamed.is_at(
+        "mutex",
+        "plimsoll_waits::sync::condvar::Condvar",
+        "wait_timeout",
+    );
 }
 
 #[inline(never)]

@@ -38,7 +38,7 @@ fn all_but_the_last_wait_at_a_barrier() {
         WAITERS,
         wall,
         "barrier",
-        "plimsoll::sync::barrier::Barrier",
+        "plimsoll_waits::sync::barrier::Barrier",
         "wait"
     );
 }
@@ -71,7 +71,7 @@ fn all_but_the_first_wait_for_a_once_initialisation() {
         WAITERS,
         wall,
         "once",
-        "plimsoll::sync::once::Once",
+        "plimsoll_waits::sync::once::Once",
         "call_once"
     );
 }
@@ -100,7 +100,7 @@ fn receivers_wait_until_something_is_sent() {
         WAITERS,
         wall,
         "channel",
-        "plimsoll::sync::mpsc::Receiver",
+        "plimsoll_waits::sync::mpsc::Receiver",
         "recv"
     );
 }
@@ -127,7 +127,7 @@ fn receivers_wait_until_the_last_sender_is_gone() {
         1,
         wall,
         "channel",
-        "plimsoll::sync::mpsc::Receiver",
+        "plimsoll_waits::sync::mpsc::Receiver",
         "recv"
     );
 }
@@ -152,7 +152,7 @@ fn senders_wait_for_free_capacity() {
         WAITERS,
         wall,
         "channel",
-        "plimsoll::sync::mpsc::SyncSender",
+        "plimsoll_waits::sync::mpsc::SyncSender",
         "send"
     );
 }
@@ -174,7 +174,7 @@ fn a_wait_whose_time_is_up_is_as_long_as_that() {
         1,
         start.elapsed(),
         "channel",
-        "plimsoll::sync::mpsc::Receiver",
+        "plimsoll_waits::sync::mpsc::Receiver",
         "recv_timeout"
     );
 }
@@ -211,7 +211,7 @@ fn a_wait_is_over_when_the_thread_is_woken() {
         1,
         until_woken,
         "condvar",
-        "plimsoll::sync::condvar::Condvar",
+        "plimsoll_waits::sync::condvar::Condvar",
         "wait_timeout"
     );
 }

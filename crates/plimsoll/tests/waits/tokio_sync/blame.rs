@@ -46,8 +46,8 @@ macro_rules! blames {
     };
 }
 
-const MUTEX_PATH: &str = "plimsoll::sync::tokio::mutex::Mutex";
-const RWLOCK_PATH: &str = "plimsoll::sync::tokio::rwlock::RwLock";
+const MUTEX_PATH: &str = "plimsoll_waits::sync::tokio::mutex::Mutex";
+const RWLOCK_PATH: &str = "plimsoll_waits::sync::tokio::rwlock::RwLock";
 
 static MUTEX: Mutex<()> = Mutex::const_new(());
 blames!(
@@ -56,7 +56,7 @@ blames!(
     waits_for_a_mutex MUTEX.lock(),
     unlocks_a_mutex drop,
     (MUTEX_PATH, "lock"),
-    ("plimsoll::sync::tokio::mutex::MutexGuard", "drop")
+    ("plimsoll_waits::sync::tokio::mutex::MutexGuard", "drop")
 );
 
 static OWNED: LazyLock<Arc<Mutex<()>>> = LazyLock::new(Arc::default);
@@ -66,7 +66,7 @@ blames!(
     waits_to_own_a_mutex OWNED.clone().lock_owned(),
     unlocks_an_owned_mutex drop::<OwnedMutexGuard<()>>,
     (MUTEX_PATH, "lock_owned"),
-    ("plimsoll::sync::tokio::mutex::OwnedMutexGuard", "drop")
+    ("plimsoll_waits::sync::tokio::mutex::OwnedMutexGuard", "drop")
 );
 
 static READ: RwLock<()> = RwLock::const_new(());
@@ -76,7 +76,7 @@ blames!(
     waits_to_read READ.read(),
     stops_writing drop::<RwLockWriteGuard<'_, ()>>,
     (RWLOCK_PATH, "read"),
-    ("plimsoll::sync::tokio::rwlock::guards::RwLockWriteGuard", "drop")
+    ("plimsoll_waits::sync::tokio::rwlock::guards::RwLockWriteGuard", "drop")
 );
 
 static WRITTEN: RwLock<()> = RwLock::const_new(());
@@ -86,7 +86,7 @@ blames!(
     waits_to_write WRITTEN.write(),
     stops_reading drop::<RwLockReadGuard<'_, ()>>,
     (RWLOCK_PATH, "write"),
-    ("plimsoll::sync::tokio::rwlock::guards::RwLockReadGuard", "drop")
+    ("plimsoll_waits::sync::tokio::rwlock::guards::RwLockReadGuard", "drop")
 );
 
 async fn waits_to_read_too(lock: Arc<RwLock<()>>) {
@@ -113,7 +113,7 @@ fn a_writer_that_goes_on_reading_is_blamed_for_readers() {
     blamed.is_of(2 * WAITERS, wall.held);
     blamed.is_at(
         "rwlock read",
-        "plimsoll::sync::tokio::rwlock::guards::RwLockWriteGuard",
+        "plimsoll_waits::sync::tokio::rwlock::guards::RwLockWriteGuard",
         "downgrade",
     );
     assert_eq!(blamed.events, 2, "{blamed:?}");

@@ -62,7 +62,7 @@ fn a_lock_is_waited_for_in_an_executor_of_ones_own() {
     assert_eq!(blamed.events, 1);
     let waited = recorded("block", "waits_in_an_executor");
     waited.is_of(WAITERS, done);
-    waited.is_at("mutex", "plimsoll::sync::tokio::mutex::Mutex", "lock");
+    waited.is_at("mutex", "plimsoll_waits::sync::tokio::mutex::Mutex", "lock");
     // The thread's sleep is a separate wait: the thread would sleep for any future.
     let slept = scene::recorded("block", "executes");
     assert!(slept.kinds.contains(&"mutex".into()), "{slept:?}");

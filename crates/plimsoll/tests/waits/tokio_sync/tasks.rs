@@ -26,7 +26,7 @@ pub fn recorded(profile: &str, function: &str) -> Recorded {
     scene::recorded_at(profile, function, |leaf| {
         // Where inlined functions have no names, no waits for tokio's own locks occur in these
         // tests.
-        cfg!(not(feature = "symbolize")) || leaf.contains("plimsoll::sync::tokio::")
+        cfg!(not(feature = "symbolize")) || leaf.contains("plimsoll_waits::sync::tokio::")
     })
 }
 

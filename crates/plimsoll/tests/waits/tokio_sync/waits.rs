@@ -15,7 +15,11 @@ macro_rules! waited {
     ($function:ident, $count:expr, $wall:expr, $kind:literal, $path:literal, $method:literal) => {
         let waited = recorded("block", stringify!($function));
         waited.is_of($count, $wall);
-        waited.is_at($kind, concat!("plimsoll::sync::tokio::", $path), $method);
+        waited.is_at(
+            $kind,
+            concat!("plimsoll_waits::sync::tokio::", $path),
+            $method,
+        );
         assert_eq!(waited.events, $count as i64, "{waited:?}");
         assert_eq!(recorded("mutex", stringify!($function)).events, 0);
     };

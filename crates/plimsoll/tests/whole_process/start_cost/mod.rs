@@ -5,14 +5,18 @@ use std::process::Command;
 /// Environment variable of the counted process; its value determines whether Plimsoll is started.
 const MARK: &str = "PLIMSOLL_TEST_STARTS";
 
-/// Waits until the maintenance thread is idle: it then waits in `ppoll`.
+/// Waits until the maintenance thread is idle: it then waits for a word that is 1, for a time. Valgrind's own waits have no
+/// time.
 fn wait_until_idle() {
     let is_idle = || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();
         tasks.filter_map(Result::ok).any(|task| {
             let read = |file| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
-            let waits_in = format!("{} ", libc::SYS_ppoll);
-            read("comm").trim() == "plimsoll-maint" && read("syscall").starts_with(&waits_in)
+            let call = read("syscall");
+            let call: Vec<&str> = call.split_whitespace().collect();
+            let futex = libc::SYS_futex.to_string();
+            read("comm").trim() == "plimsoll-maint"
+                && matches!(call[..], [number, _, "0x80", "0x1", time, ..] if number == futex && time != "0x0")
         })
     };
     while !is_idle() {

@@ -188,7 +188,11 @@ fn in_a_split(mappings: &Mappings) {
     assert!(mappings.insert(&pages(300..301), note(8)));
     let at = mappings.place_of(100 * PAGE).unwrap();
     mappings.splits_begun.fetch_add(1, Ordering::SeqCst);
-    assert!(mappings.replace(at, Word::of(&pages(100..200)).0, Word::of(&pages(100..140))));
+    assert!(mappings.replace(
+        at,
+        Word::from_range(&pages(100..200)).0,
+        Word::from_range(&pages(100..140))
+    ));
     mappings.taken.fetch_add(1, Ordering::Relaxed);
     let free = (0..PLACES)
         .find(|&at| Word(mappings.places[at].word.load(Ordering::Relaxed)) == Word::EMPTY);
@@ -206,7 +210,7 @@ fn a_fork_in_a_split_leaves_a_table_in_which_looks_end_and_all_places_are_free()
     assert_eq!(begun, ended);
     assert_eq!(all(mappings), [(100..140, 7), (300..301, 8)]);
     assert_eq!(mappings.taken.load(Ordering::Relaxed), 2);
-    let is_claimed = |place: &Place| Word(place.word.load(Ordering::Relaxed)) == Word::CLAIMED;
+    let is_claimed = |place: &Entry| Word(place.word.load(Ordering::Relaxed)) == Word::CLAIMED;
     assert!(!mappings.places.iter().any(is_claimed));
     cut(mappings, 0..1000);
     assert_eq!(all(mappings), []);

@@ -50,7 +50,7 @@ fn a_list_of_allowed_calls_allows_these_and_no_other() {
     ] {
         let program = [
             load(4),
-            jump(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 0, 3),
+            jump(BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCHITECTURE, 0, 3),
             load(0),
             jump(BPF_JMP | BPF_JEQ | BPF_K, READ as u32, 2, 0),
             jump(BPF_JMP | BPF_JEQ | BPF_K, WRITE as u32, 1, 0),

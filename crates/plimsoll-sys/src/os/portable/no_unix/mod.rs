@@ -1,9 +1,8 @@
 //! Systems without POSIX: the same items as `os::unix`, by the standard library.
 
 pub mod atfork;
+pub mod bell;
 pub mod close_on_fork;
-pub mod eventfd;
-pub mod file_size;
 pub mod privileges;
 pub mod signals;
 pub mod threads;

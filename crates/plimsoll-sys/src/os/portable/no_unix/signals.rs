@@ -1,5 +1,8 @@
 //! Signals of the calling thread, which this system does not have.
 
+/// Does nothing.
+pub fn raise(_signal: i32) {}
+
 /// Does nothing: no signal handler interrupts a thread.
 #[derive(Debug, Default)]
 pub struct BlockedSignals(());

@@ -14,6 +14,6 @@ pub(super) const HAS_BARRIER: bool = false;
 pub(super) fn barrier() {}
 
 /// Returns `None`: the system does not report stacks.
-pub(super) fn own_stack() -> Option<Range<usize>> {
+pub fn own_stack() -> Option<Range<usize>> {
     None
 }

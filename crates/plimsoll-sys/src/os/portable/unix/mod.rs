@@ -1,14 +1,13 @@
 //! Unix systems other than Linux, through the C library.
 
+pub mod bell;
 pub mod clocks;
 mod errno;
-pub mod eventfd;
-pub mod file_size;
 mod own_stack;
 pub mod pages;
 pub mod privileges;
 
-pub(super) use own_stack::own_stack;
+pub use own_stack::own_stack;
 
 use std::ffi::CStr;
 

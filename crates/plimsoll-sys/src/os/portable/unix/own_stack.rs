@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// Returns the calling thread's stack; `None` if the system does not report it.
 #[cfg(target_vendor = "apple")]
-pub(in super::super) fn own_stack() -> Option<Range<usize>> {
+pub fn own_stack() -> Option<Range<usize>> {
     // SAFETY: the functions accept the calling thread.
     let (end, size) = unsafe {
         let own = libc::pthread_self();
@@ -22,7 +22,7 @@ pub(in super::super) fn own_stack() -> Option<Range<usize>> {
     target_os = "linux",
     target_os = "netbsd",
 ))]
-pub(in super::super) fn own_stack() -> Option<Range<usize>> {
+pub fn own_stack() -> Option<Range<usize>> {
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::zeroed();
     let (mut low, mut size) = (std::ptr::null_mut(), 0);
     // SAFETY: the attributes are used only between initialization and destruction.
@@ -67,6 +67,6 @@ unsafe fn attributes_of_self(attributes: *mut libc::pthread_attr_t) -> i32 {
     target_os = "linux",
     target_os = "netbsd",
 )))]
-pub(in super::super) fn own_stack() -> Option<Range<usize>> {
+pub fn own_stack() -> Option<Range<usize>> {
     None
 }

@@ -18,7 +18,7 @@ pub(super) fn barrier() {
 }
 
 /// Returns the calling thread's stack.
-pub(super) fn own_stack() -> Option<Range<usize>> {
+pub fn own_stack() -> Option<Range<usize>> {
     let (mut low, mut high) = (0, 0);
     // SAFETY: both places are writable.
     unsafe { api::GetCurrentThreadStackLimits(&raw mut low, &raw mut high) };

@@ -1,6 +1,0 @@
-//! Every processor that Linux supports since these calls have successors.
-
-/// Returns `None`: the system has no such call.
-pub(in crate::thread) fn legacy_call(_call: i64) -> Option<&'static str> {
-    None
-}

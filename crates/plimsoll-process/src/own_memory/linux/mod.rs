@@ -1,0 +1,4 @@
+//! Linux.
+
+pub mod probe;
+pub mod thread_stack;

@@ -1,0 +1,4 @@
+//! Every system but Linux.
+
+pub mod probe;
+pub mod thread_stack;

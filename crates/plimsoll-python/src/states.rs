@@ -1,0 +1,143 @@
+//! Finds the interpreter's states of other threads, which are blocked and cannot help.
+//!
+//! The interpreter links the states of all threads in lists. Each contains the C library's identifier of
+//! its thread. The kernel reports for a thread's number where the C library keeps the thread's list of
+//! robust mutexes: in glibc, at a fixed distance from the identifier.
+//!
+//! Threads change the lists meanwhile. The walk is bounded, and a state counts only if it contains the
+//! identifier of the thread when the thread is read.
+
+use plimsoll_core::interpreter::{Found, Functions, OtherThreads};
+use plimsoll_process::deep_stacks::Limit;
+use plimsoll_sys::hash::HashMap;
+use plimsoll_sys::os::clock;
+use plimsoll_sys::os::syscall::call3;
+
+use crate::frames;
+use crate::memory::{CopiedPages, Memory};
+use crate::runtime::{FOUND, Python};
+
+/// The maximum number of states that are listed. A list that leads back into itself ends there.
+const MAX_STATES: usize = 1 << 14;
+
+/// The states are listed again if the time since then is this many times the CPU time that it took. So
+/// listing takes at most this part of a processor.
+const REST: u64 = 1000;
+
+/// The states of the threads at one time, and the memory that was copied for one of them.
+pub(crate) struct States {
+    pub(crate) memory: CopiedPages,
+    /// By the identifier of the thread.
+    states: HashMap<usize, usize>,
+    /// The time from which on the states may be listed again.
+    list_again_ns: u64,
+    /// The distance from a thread's identifier to its list of robust mutexes.
+    distance: Option<usize>,
+}
+
+impl States {
+    /// Allocates: not for hooks.
+    pub(crate) fn new() -> Self {
+        // SAFETY: the call has no arguments and no effects.
+        let own = unsafe { libc::pthread_self() } as usize;
+        Self {
+            memory: CopiedPages::new(),
+            states: HashMap::default(),
+            list_again_ns: 0,
+            distance: robust_list(0).map(|list| list.wrapping_sub(own)),
+        }
+    }
+
+    /// Returns the address of the state of the thread with a number, if it has one. Lists the states at
+    /// the first call, and again if the list lacks the thread. Discards all memory that was copied before.
+    pub(crate) fn state(&mut self, python: &Python, thread: i32) -> Option<usize> {
+        let identifier = robust_list(thread)?.wrapping_sub(self.distance?);
+        self.memory.begin();
+        if let Some(state) = self.listed(python, identifier) {
+            return Some(state);
+        }
+        if clock::now() < self.list_again_ns {
+            return None;
+        }
+        let began = clock::thread_cpu();
+        self.states = list(python, &mut self.memory);
+        let took = clock::thread_cpu().saturating_sub(began);
+        self.list_again_ns = clock::now() + REST * took;
+        self.memory.begin();
+        self.listed(python, identifier)
+    }
+
+    /// Returns the state with an identifier, if it still has it.
+    fn listed(&mut self, python: &Python, identifier: usize) -> Option<usize> {
+        let state = *self.states.get(&identifier)?;
+        let found = self.memory.field(state, python.layout.thread_identifier)?;
+        (found == identifier).then_some(state)
+    }
+}
+
+impl OtherThreads for States {
+    fn read(
+        &mut self,
+        thread: i32,
+        functions: &mut Functions,
+        limit: Limit,
+        is_unmoved: &mut dyn FnMut() -> bool,
+    ) -> Option<Found> {
+        let python = FOUND.get()?;
+        let state = self.state(python, thread)?;
+        let memory = &mut self.memory;
+        let counts = frames::read(python, memory, state, functions, limit, is_unmoved);
+        counts.found(python)
+    }
+}
+
+/// Lists the states by the identifiers of their threads. Of several states with the same identifier, the
+/// oldest counts: the creator of a thread makes its state, which contains the creator's identifier until
+/// the thread begins. A thread that runs several interpreters has its first state in the oldest.
+fn list(python: &Python, memory: &mut CopiedPages) -> HashMap<usize, usize> {
+    let mut found = HashMap::default();
+    // Whatever was listed until a list could not be followed is complete.
+    let _ = list_all(python, memory, &mut found);
+    found
+}
+
+fn list_all(
+    python: &Python,
+    memory: &mut CopiedPages,
+    found: &mut HashMap<usize, usize>,
+) -> Option<()> {
+    let layout = &python.layout.states;
+    let mut steps = 0..MAX_STATES;
+    let mut interpreter = memory.field(python.runtime, layout.interpreter)?;
+    while interpreter != 0 {
+        let mut state = memory.field(interpreter, layout.thread)?;
+        while state != 0 {
+            steps.next()?;
+            let identifier = memory.field(state, python.layout.thread_identifier)?;
+            found.insert(identifier, state);
+            state = memory.field(state, layout.next_thread)?;
+        }
+        steps.next()?;
+        interpreter = memory.field(interpreter, layout.next_interpreter)?;
+    }
+    Some(())
+}
+
+/// Returns the address of a thread's list of robust mutexes; `None` if the system does not report it.
+/// 0 is the calling thread.
+fn robust_list(thread: i32) -> Option<usize> {
+    let (mut list, mut length) = (0_usize, 0_usize);
+    // SAFETY: the kernel writes an address and a length, to words that are large enough.
+    let refused = unsafe {
+        call3(
+            libc::SYS_get_robust_list,
+            thread as usize,
+            (&raw mut list).addr(),
+            (&raw mut length).addr(),
+        )
+    };
+    (refused == 0 && list != 0).then_some(list)
+}
+
+#[cfg(test)]
+mod tests;

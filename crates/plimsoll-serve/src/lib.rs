@@ -1,0 +1,26 @@
+//! What Plimsoll serves and sends: the history of a process and the growth of its sites, the pages, profiles for servers,
+//! and metrics for other libraries' registries.
+//!
+//! Programs use [`plimsoll`](https://docs.rs/plimsoll), which re-exports what is stable. All other items may change in
+//! any version: the crates of Plimsoll require each other in exactly one version.
+
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "the pages of this crate are for its maintainers, who read them with private items"
+)]
+// Code that only modules of Linux use is compiled everywhere.
+#![cfg_attr(
+    not(all(target_os = "linux", not(plimsoll_portable_os))),
+    allow(dead_code, unused_imports)
+)]
+
+#[cfg(any(
+    feature = "bridge-metrics",
+    feature = "bridge-opentelemetry",
+    feature = "bridge-prometheus-client"
+))]
+pub mod bridge;
+pub mod history;
+pub mod http;
+#[cfg(feature = "push")]
+pub mod push;

@@ -1,0 +1,28 @@
+//! Memory statistics: exact, of one instant, and read without stopping a thread.
+
+mod free_os_memory;
+mod gc_stats;
+pub mod heap_pages;
+pub mod locks;
+mod mapping_stats;
+pub mod memory;
+pub mod outside_heap;
+pub mod processors;
+pub mod reconciliation;
+pub mod space;
+
+pub use crate::gc::record::PAUSES;
+pub use free_os_memory::free_os_memory;
+pub use gc_stats::{GcStats, gc_stats};
+pub use locks::{LockStats, lock_stats};
+pub use mapping_stats::{MappingStats, mapping_stats};
+pub use memory::{BY_SIZE_CLASSES, BySize, MemStats, mem_stats};
+pub use plimsoll_backend::backend::{Backend, Exactness, Figure, Pages, SizeClass, Usage, backend};
+pub use plimsoll_core::histogram::Histogram;
+pub use plimsoll_core::stats::{
+    Account, AccountStats, ClassCounts, HeapStats, LargeCounts, accounts, heap_stats,
+    heap_stats_with_accounts,
+};
+pub use processors::{CpuStats, cpu_stats};
+pub use reconciliation::{Basis, CgroupMemory, KernelMemory, Reconciliation, Row, reconcile};
+pub use space::{ClassSpace, Fragmentation, Live, Unavailable, fragmentation};
