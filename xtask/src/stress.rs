@@ -1,9 +1,10 @@
 //! `cargo xtask stress ROUNDS`: the whole test suite in rounds, under load and in unusual surroundings.
 //!
 //! Each round has a seed, which selects the folder of the project, the user, the umask, missing variables and
-//! directories, and the number of test threads. Four threads compute meanwhile, and one writes to half of the available
-//! memory. A round clones the committed state; the two folders are built once each, into one directory beside them:
-//! the build script of jemalloc refuses a path with a space.
+//! directories, and the number of test threads. Two rounds run at a time, one in each folder, as two people test on one
+//! machine. Four threads compute meanwhile, and one writes to half of the available memory. A round clones the committed
+//! state; each folder is built once, into a directory beside it: the build script of jemalloc refuses a path with a
+//! space.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -81,26 +82,42 @@ pub fn stress(root: &Path, rounds: u64, first: u64) -> Result<(), String> {
     let commit = String::from_utf8_lossy(&commit.stdout).trim().to_owned();
     println!("stress: commit {commit}");
     let mut failures = Vec::new();
-    for seed in first..first + rounds {
-        let mut surroundings = Surroundings::from_seed(seed);
-        if !is_root {
-            surroundings.is_ordinary_user = false;
-            surroundings.without_shm = false;
+    let seeds: Vec<u64> = (first..first + rounds).collect();
+    // Consecutive seeds have different folders.
+    for seeds in seeds.chunks(2) {
+        let mut pair = Vec::new();
+        for &seed in seeds {
+            let mut surroundings = Surroundings::from_seed(seed);
+            if !is_root {
+                surroundings.is_ordinary_user = false;
+                surroundings.without_shm = false;
+            }
+            println!("\n== seed {seed}: {surroundings:?}");
+            let folder = prepare(root, &commit, &surroundings, is_root)?;
+            pair.push((seed, surroundings, folder));
         }
-        println!("\n== seed {seed}: {surroundings:?}");
-        let folder = prepare(root, &commit, surroundings.folder, is_root)?;
-        let began = Instant::now();
-        let failed = under_load(|| run(&folder, &surroundings, is_root))?;
-        println!(
-            "seed {seed}: {} failures in {} s",
-            failed.len(),
-            began.elapsed().as_secs()
-        );
-        failures.extend(
-            failed
-                .into_iter()
-                .map(|name| format!("seed {seed}: {name}")),
-        );
+        let outcomes = under_load(|| {
+            std::thread::scope(|scope| {
+                let round = |(seed, surroundings, folder): &(u64, Surroundings, PathBuf)| {
+                    let began = Instant::now();
+                    let failed = run(folder, surroundings, is_root);
+                    let seconds = began.elapsed().as_secs();
+                    (*seed, seconds, failed)
+                };
+                let rounds: Vec<_> = (pair.iter())
+                    .map(|of| scope.spawn(move || round(of)))
+                    .collect();
+                rounds
+                    .into_iter()
+                    .map(|round| round.join().expect("a round does not panic"))
+                    .collect::<Vec<_>>()
+            })
+        });
+        for (seed, seconds, failed) in outcomes {
+            let failed = failed?;
+            println!("seed {seed}: {} failures in {seconds} s", failed.len());
+            failures.extend((failed.into_iter()).map(|name| format!("seed {seed}: {name}")));
+        }
     }
     match failures.is_empty() {
         true => Ok(()),
@@ -112,10 +129,16 @@ pub fn stress(root: &Path, rounds: u64, first: u64) -> Result<(), String> {
     }
 }
 
-/// Clones a commit into a folder and builds the tests there.
-fn prepare(root: &Path, commit: &str, name: &str, is_root: bool) -> Result<PathBuf, String> {
+/// Clones a commit into a folder, builds the tests there, and gives both to the user of the round.
+fn prepare(
+    root: &Path,
+    commit: &str,
+    surroundings: &Surroundings,
+    is_root: bool,
+) -> Result<PathBuf, String> {
     // Not below the project, whose folders an ordinary user may be unable to enter.
-    let folder = std::env::temp_dir().join("plimsoll-stress").join(name);
+    let rounds = std::env::temp_dir().join("plimsoll-stress");
+    let folder = rounds.join(surroundings.folder);
     let text = folder.to_string_lossy().into_owned();
     let root = root.to_string_lossy();
     if !folder.join(".git").exists() {
@@ -143,12 +166,27 @@ fn prepare(root: &Path, commit: &str, name: &str, is_root: bool) -> Result<PathB
     ]))?;
     let mut build = in_folder(&folder, is_root, "", "cargo test --quiet --no-run")?;
     succeed(&mut build)?;
+    // Go's tool needs it without HOME.
+    let go_cache = own(&folder, "go-cache");
+    std::fs::create_dir_all(&go_cache)
+        .map_err(|error| format!("{}: {error}", go_cache.display()))?;
+    if surroundings.is_ordinary_user {
+        let mut give = Command::new("chown");
+        give.args(["-R", &USER.to_string(), "--"]).arg(&folder);
+        succeed(give.arg(own(&folder, "target")).arg(&go_cache))?;
+    }
     Ok(folder)
 }
 
 /// Returns the path of a directory beside the folders, which they share.
 fn beside(folder: &Path, name: &str) -> PathBuf {
     folder.with_file_name(name)
+}
+
+/// Returns the path of a directory beside a folder that only this folder has.
+fn own(folder: &Path, name: &str) -> PathBuf {
+    let of = folder.file_name().unwrap_or_default().to_string_lossy();
+    beside(folder, &format!("{name}-of-{}", of.replace(' ', "-")))
 }
 
 /// Returns a command that runs `before`, words of the shell, and then `cargo` for the workspace in the folder. For the
@@ -189,7 +227,7 @@ fn in_folder(folder: &Path, is_root: bool, before: &str, cargo: &str) -> Result<
     }
     script.push_str(&format!(
         "{before}{cargo} --workspace --target-dir '{}'",
-        beside(folder, "target").display()
+        own(folder, "target").display()
     ));
     command.arg(script).current_dir(folder);
     command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
@@ -213,10 +251,6 @@ fn run(
     is_root: bool,
 ) -> Result<BTreeSet<String>, String> {
     let log = folder.with_extension("log");
-    // Go's tool needs it without HOME.
-    let go_cache = beside(folder, "go-cache");
-    std::fs::create_dir_all(&go_cache)
-        .map_err(|error| format!("{}: {error}", go_cache.display()))?;
     let output = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
     let errors = output.try_clone().map_err(|error| error.to_string())?;
     let mut before = format!("umask {:03o}; ", surroundings.umask);
@@ -224,19 +258,15 @@ fn run(
         before.push_str("umount /dev/shm; rmdir /dev/shm 2>/dev/null || true; ");
     }
     if surroundings.is_ordinary_user {
-        let user = USER.to_string();
-        let mut own = Command::new("chown");
-        own.args(["-R", &user, "--"]).arg(folder).arg(&go_cache);
-        succeed(own.arg(beside(folder, "target")))?;
         before.push_str(&format!(
-            "exec setpriv --reuid {user} --regid {user} --clear-groups "
+            "exec setpriv --reuid {USER} --regid {USER} --clear-groups "
         ));
     }
     let test = "cargo test --no-fail-fast --offline";
     let mut command = in_folder(folder, is_root, &before, test)?;
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
-    command.env("GOCACHE", go_cache);
+    command.env("GOCACHE", own(folder, "go-cache"));
     command.env("RUST_TEST_THREADS", surroundings.test_threads.to_string());
     match surroundings.without_backtrace {
         true => command.env_remove("RUST_BACKTRACE"),
