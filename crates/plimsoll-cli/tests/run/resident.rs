@@ -75,6 +75,10 @@ fn the_parts_add_up_to_the_resident_memory() {
         timeline.iter().any(|point| point == &report["peak"]),
         "{report}"
     );
+    // No reading is later than the end.
+    let seconds = |value: &Value| value["seconds"].as_f64().unwrap();
+    let last = seconds(timeline.last().unwrap());
+    assert!(last <= seconds(&report), "{report}");
 }
 
 /// Changes parts of a block of 64 MiB, so that the kernel splits its mapping.

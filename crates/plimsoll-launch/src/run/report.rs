@@ -91,6 +91,12 @@ fn report_ended(
         let mut killed = killed.iter().map(|killed| killed.numbers.process);
         !killed.any(|process| process == report.process)
     });
+    for numbers in (all.iter_mut()).chain(killed.iter_mut().map(|killed| &mut killed.numbers)) {
+        // The clock of the readings: the process itself counts from where its loader has loaded the library.
+        if numbers.id() == ran.id() && numbers.ending != EXECUTED {
+            numbers.seconds = numbers.seconds.max(ran.course.seconds);
+        }
+    }
     let numbers = killed.iter().map(|killed| &killed.numbers).chain(&all);
     let is_missing = !numbers.clone().any(|numbers| numbers.id() == ran.id());
     if is_missing {

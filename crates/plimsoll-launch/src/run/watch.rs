@@ -61,6 +61,8 @@ pub struct Course {
     pub peak: u64,
     /// The reading at which the process was ended, because it had reached the limit.
     pub ended_at: Option<Point>,
+    /// The time from the program's start to its end, as the times of the points.
+    pub seconds: f64,
     interval_ends: f64,
 }
 
@@ -127,6 +129,7 @@ impl Course {
 
 /// Reads a process until it is stopped.
 pub struct Watch {
+    began: Instant,
     /// Absent if the process ended before the first reading.
     reader: Option<Reader>,
 }
@@ -150,23 +153,30 @@ impl Watch {
         let status = File::open(format!("/proc/{process}/status"))?;
         let began = Instant::now();
         if ends_before(process, began + FIRST_INTERVAL) {
-            return Ok(Self { reader: None });
+            return Ok(Self {
+                began,
+                reader: None,
+            });
         }
         let ends = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ends);
         let watch = move || watch(process, &status, began, limit, &seen);
         let thread = thread::Builder::new().spawn(watch)?;
         let reader = Some(Reader { ends, thread });
-        Ok(Self { reader })
+        Ok(Self { began, reader })
     }
 
+    /// Returns the course of a process that has just ended.
     pub fn stop(self) -> Course {
-        let Some(Reader { ends, thread }) = self.reader else {
-            return Course::default();
-        };
-        ends.store(true, Ordering::Relaxed);
-        thread.thread().unpark();
-        thread.join().unwrap_or_default()
+        let course = self.reader.map(|Reader { ends, thread }| {
+            ends.store(true, Ordering::Relaxed);
+            thread.thread().unpark();
+            thread.join().unwrap_or_default()
+        });
+        Course {
+            seconds: self.began.elapsed().as_secs_f64(),
+            ..course.unwrap_or_default()
+        }
     }
 }
 
