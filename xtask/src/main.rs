@@ -1,6 +1,7 @@
 //! The project's own checks, as `cargo xtask NAME`.
 
 mod aarch64;
+mod benchmarks;
 mod ci;
 mod cross;
 mod features;
@@ -19,6 +20,9 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask COMMAND
 
 commands:
+  benchmarks [NAME ...]
+                    runs the programs of bench/ in full, or those with these names, and writes
+                    their sections of docs/benchmarks.md: hours, on a machine without other work
   ci                the gate: formatting, lints, layers, documentation, all tests in short form
   nightly           models, sanitizers, fuzzing, sets of features, costs, packages,
                     other targets, soaks
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         .parent()
         .expect("the folder of xtask is in the project's");
     let outcome = match arguments[..] {
+        ["benchmarks", ref names @ ..] => benchmarks::benchmarks(root, names),
         ["ci"] => ci::gate(root),
         ["nightly"] => ci::nightly(root, ci::Extent::Full),
         ["nightly", "--short"] => ci::nightly(root, ci::Extent::Short),
