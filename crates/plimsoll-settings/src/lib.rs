@@ -22,6 +22,14 @@ pub fn words(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
         })
 }
 
+/// Returns whether a setting has the word that switches everything off: `off`, without a value.
+pub fn is_off(text: &str) -> bool {
+    words(text).any(|word| word == (OFF, None))
+}
+
+/// The word that switches everything off.
+pub const OFF: &str = "off";
+
 /// Parses a number of bytes: digits, then nothing, `k`, `m` or `g` for powers of 1024.
 ///
 /// # Errors
@@ -98,6 +106,14 @@ pub fn memory_limit(text: &str) -> Result<MemoryLimit, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_bare_word_switches_everything_off() {
+        assert!(is_off("off") && is_off("heap_rate=1, off ,http=1"));
+        for text in ["", "history=off", "off=1", "off=", "of", "OFF", "offer"] {
+            assert!(!is_off(text), "{text}");
+        }
+    }
 
     #[test]
     fn sizes_have_suffixes_and_limits() {

@@ -4,11 +4,13 @@ mod environment;
 mod missing;
 mod output;
 mod setters;
+mod switch;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use environment::is_help;
+use switch::Rates;
 
 use crate::dump;
 use crate::signal_request::Signal;
@@ -49,6 +51,7 @@ pub fn start() -> Plimsoll {
 ///
 #[doc = plimsoll_settings::table!()]
 ///
+/// The word `off` alone, without a value, is [`Config::off`], and begins with the first allocation.
 /// `PLIMSOLL=help` prints this table to standard error when Plimsoll starts; the program continues.
 ///
 /// An unknown word or a bad value has no effect except for a warning on standard error that names
@@ -89,6 +92,7 @@ pub struct Config {
     unwinder: Option<Unwinder>,
     history: Option<usize>,
     growth: Option<Duration>,
+    is_off: bool,
 }
 
 /// Returns the default settings, to be changed and started.
@@ -101,19 +105,35 @@ pub fn config() -> Config {
 }
 
 /// A started Plimsoll. When it is dropped, it writes the profiles if `out` is set, and stops
-/// serving pages. If the process exits before, it writes the profiles then.
+/// serving pages; samples and history continue until [`Plimsoll::switch_off`]. If the process exits before, it writes
+/// the profiles then.
 ///
 /// ```
 /// // In `main`, so that it lives until the end of the program.
 /// let plimsoll = plimsoll::config().http("127.0.0.1:0").start();
 /// println!("profiles at {:?}", plimsoll.http_address());
 /// ```
-#[derive(Debug)]
-#[must_use = "dropping the value stops everything that it started"]
+#[must_use = "dropping the value stops the pages and writes the profiles"]
 pub struct Plimsoll {
+    config: Config,
     #[cfg(feature = "http")]
     server: Option<Serving>,
+    /// The directory to which profiles are written at the end.
     out: Option<PathBuf>,
+    is_prepared: bool,
+    /// What to record from [`Plimsoll::switch_on`] on; `None` while Plimsoll is on.
+    rates_when_on: Option<Rates>,
+}
+
+impl std::fmt::Debug for Plimsoll {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the settings: they may have a token.
+        (formatter.debug_struct("Plimsoll"))
+            .field("is_on", &self.is_on())
+            .field("http_address", &self.http_address())
+            .field("out", &self.out)
+            .finish()
+    }
 }
 
 impl Config {
@@ -266,6 +286,20 @@ impl Config {
         self
     }
 
+    /// Switches everything off that costs more than exact counts, until [`Plimsoll::switch_on`]: there are no samples, no
+    /// history, no pages, no written profiles, no threads, timers or handlers of signals of Plimsoll, and the other settings wait.
+    /// What was sampled before the start stays, and so does a post-mortem file of the environment; `PLIMSOLL=off` there
+    /// begins with the first allocation and makes none.
+    ///
+    /// What remains: [`heap_stats`](crate::heap_stats) counts each allocation; threads and tracked tasks are known with
+    /// their names and labels, and the stack at which a thread is created is kept; interposed functions stay, and one lock
+    /// wait in eight is timed. Pages in the program's own server and pushes are the program's. The allocator's line ends
+    /// only at compile time.
+    pub fn off(mut self) -> Self {
+        self.is_off = true;
+        self
+    }
+
     /// Starts Plimsoll. Never fails: each failure is a warning on standard error. On a system that
     /// lacks parts of Plimsoll, one warning names them.
     ///
@@ -313,39 +347,28 @@ impl Config {
     }
 
     fn activate(self) -> Plimsoll {
-        if let Some(directory) = &self.out {
-            output::begin(directory);
+        let is_off = self.is_off;
+        let mut plimsoll = Plimsoll {
+            config: self,
+            #[cfg(feature = "http")]
+            server: None,
+            out: None,
+            is_prepared: false,
+            rates_when_on: None,
+        };
+        if is_off {
+            plimsoll.begin_off();
+        } else {
+            plimsoll.prepare();
+            plimsoll.begin(Config::set_rates);
         }
+        plimsoll
+    }
+
+    /// Sets the rates that the settings have.
+    fn set_rates(&self) {
         if let Some(rate) = self.heap_rate {
             profile::set_heap_rate(rate);
-        }
-        if let Some(depth) = self.stack_depth {
-            profile::set_stack_depth(depth);
-        }
-        match self.thread_signal {
-            Some(number) if thread::signals().contains(&number) => thread::set_signal(number),
-            Some(number) => {
-                warning::warn(format!("{number} is not the number of a real-time signal"))
-            }
-            None => {}
-        }
-        stack::prepare(self.unwinder);
-        maintenance::start();
-        for (wanted, signal) in [
-            (self.out_on_sigterm, Signal::Terminate),
-            (self.out_on_sigint, Signal::Interrupt),
-        ] {
-            if wanted && self.out.is_some() {
-                output::at_signal(signal);
-            }
-        }
-        if self.dump_on_sigquit {
-            if let Err(error) = dump::on_sigquit() {
-                warning::warn(format!("cannot dump stacks on SIGQUIT: {error}"));
-            }
-        }
-        if self.dump_on_panic {
-            dump::on_panic();
         }
         if let Some(rate) = self.block_rate {
             profile::set_block_rate(rate);
@@ -354,52 +377,93 @@ impl Config {
             profile::set_mutex_fraction(fraction);
         }
         self.follow_cpu_rate();
-        if let Some(age) = self.leak_age {
-            profile::set_leak_age(age);
-        }
         if let Some(threshold) = self.long_poll {
             profile::set_long_poll((!threshold.is_zero()).then_some(threshold));
         }
         if let Some(wanted) = self.task_times {
             task::set_times(wanted);
         }
-        if let Some(wanted) = self.go_names {
+    }
+}
+
+impl Plimsoll {
+    /// Applies the settings that stay, once.
+    fn prepare(&mut self) {
+        if std::mem::replace(&mut self.is_prepared, true) {
+            return;
+        }
+        let config = &self.config;
+        if let Some(directory) = &config.out {
+            output::begin(directory);
+            self.out = Some(directory.clone());
+        }
+        if let Some(depth) = config.stack_depth {
+            profile::set_stack_depth(depth);
+        }
+        match config.thread_signal {
+            Some(number) if thread::signals().contains(&number) => thread::set_signal(number),
+            Some(number) => {
+                warning::warn(format!("{number} is not the number of a real-time signal"))
+            }
+            None => {}
+        }
+        for (wanted, signal) in [
+            (config.out_on_sigterm, Signal::Terminate),
+            (config.out_on_sigint, Signal::Interrupt),
+        ] {
+            if wanted && config.out.is_some() {
+                output::at_signal(signal);
+            }
+        }
+        if config.dump_on_sigquit {
+            if let Err(error) = dump::on_sigquit() {
+                warning::warn(format!("cannot dump stacks on SIGQUIT: {error}"));
+            }
+        }
+        if config.dump_on_panic {
+            dump::on_panic();
+        }
+        if let Some(age) = config.leak_age {
+            profile::set_leak_age(age);
+        }
+        if let Some(wanted) = config.go_names {
             export::prometheus::set_go_names(wanted);
         }
-        if let Some(limit) = self.memory_limit {
+    }
+
+    /// Begins to record with the rates that `set_rates` sets, and the work of Plimsoll's own threads.
+    fn begin(&mut self, set_rates: impl FnOnce(&Config)) {
+        let config = &self.config;
+        stack::prepare(config.unwinder);
+        maintenance::start();
+        set_rates(config);
+        if let Some(limit) = config.memory_limit {
             if let Err(error) = memory_limit::set_memory_limit(limit) {
                 warning::warn(format!("cannot enforce the memory limit: {error}"));
             }
         }
         // After the settings that its readings show.
         history::begin(
-            self.history.unwrap_or(history::DEFAULT_BYTES),
-            self.growth.unwrap_or(history::DEFAULT_INTERVAL),
+            config.history.unwrap_or(history::DEFAULT_BYTES),
+            config.growth.unwrap_or(history::DEFAULT_INTERVAL),
         );
+        let Some(address) = &config.http else { return };
         #[cfg(feature = "http")]
-        let server = self.http.and_then(|address| {
-            let address = if address.bytes().all(|byte| byte.is_ascii_digit()) {
-                format!("127.0.0.1:{address}")
-            } else {
-                address
+        {
+            let address = match address.bytes().all(|byte| byte.is_ascii_digit()) {
+                true => &format!("127.0.0.1:{address}"),
+                false => address,
             };
-            serve(&address, &self.http_hosts, self.http_token.as_deref())
+            self.server = serve(address, &config.http_hosts, config.http_token.as_deref())
                 .map_err(|error| {
                     warning::warn(format!("{error}; the program continues without it"))
                 })
-                .ok()
-        });
+                .ok();
+        }
         #[cfg(not(feature = "http"))]
-        if let Some(address) = self.http {
-            warning::warn(format!(
-                "cannot serve profiles at {address}: built without the feature `http`"
-            ));
-        }
-        Plimsoll {
-            #[cfg(feature = "http")]
-            server,
-            out: self.out,
-        }
+        warning::warn(format!(
+            "cannot serve profiles at {address}: built without the feature `http`"
+        ));
     }
 }
 
@@ -407,8 +471,7 @@ impl Config {
 /// at a separate port.
 #[cfg(feature = "http")]
 pub fn serve_in_child() -> Option<std::net::SocketAddr> {
-    let text = environment().unwrap_or_default();
-    let (config, _) = config().with_environment(&text.to_string_lossy());
+    let config = requested();
     let address = config.http?;
     let address = match address.strip_prefix(UNIX) {
         Some(path) => format!("{UNIX}{path}.{}", plimsoll_sys::os::process_id()),
@@ -472,8 +535,7 @@ fn serve(address: &str, hosts: &[String], token: Option<&str>) -> std::io::Resul
 /// Returns whether the environment requests a thread from the beginning on, for the pages or a
 /// limit on memory.
 pub fn wants_thread() -> bool {
-    let text = environment().unwrap_or_default();
-    let (config, _) = config().with_environment(&text.to_string_lossy());
+    let config = requested();
     config.http.is_some()
         || config
             .memory_limit
@@ -483,16 +545,24 @@ pub fn wants_thread() -> bool {
 /// Returns whether the environment requests pages.
 #[cfg(feature = "http")]
 pub fn wants_pages() -> bool {
-    let text = environment().unwrap_or_default();
-    let (config, _) = config().with_environment(&text.to_string_lossy());
+    let config = requested();
     config.http.is_some()
 }
 
 /// Begins to record CPU samples if the environment requests that.
 pub fn start_cpu_samples() {
-    let text = environment().unwrap_or_default();
-    let (config, _) = config().with_environment(&text.to_string_lossy());
+    let config = requested();
     config.follow_cpu_rate();
+}
+
+/// Returns the settings of the environment alone, without complaints; none if they switch all off.
+fn requested() -> Config {
+    let text = environment().unwrap_or_default();
+    let (requested, _) = config().with_environment(&text.to_string_lossy());
+    match requested.is_off {
+        true => Config::default(),
+        false => requested,
+    }
 }
 
 /// Returns the settings in the environment; in a preloaded library, those at the start of the

@@ -44,8 +44,8 @@
 //!
 //! # Features
 //! * `interpose` (default): observes waits of locks that do not know Plimsoll, for the block and
-//!   mutex profiles, and the creators of threads. Interposes the C library's functions `syscall` and
-//!   `pthread_create` at link time.
+//!   mutex profiles, and the creators of threads. Interposes the C library's functions `syscall`, `prctl`,
+//!   `vfork`, `pthread_create` and `thrd_create` at link time.
 //! * `pthread`: observes waits for locks and conditions of C and C++ code. Interposes
 //!   `pthread_mutex_lock` and the other functions, which adds a jump to each call, and some per cent
 //!   to an uncontended lock while waits are recorded.

@@ -10,7 +10,7 @@ mod memory_limit;
 
 use std::ffi::OsString;
 
-use plimsoll_settings::{bytes, words};
+use plimsoll_settings::{bytes, is_off, words};
 use plimsoll_sys::os::{self, privileges};
 
 use crate::sampler;
@@ -110,11 +110,12 @@ impl Early {
     }
 }
 
-/// Returns the value of a word in the environment, the last if there are several. Called from a
+/// Returns the value of a word in the environment, the last if there are several; `None` if all is off. Called from a
 /// hook: allocates nothing. The text is valid only until the variable changes: callers must use it
 /// at once.
 pub fn early_word(wanted: &str) -> Option<&'static str> {
-    let values = words(environment(VARIABLE)?).filter(|&(word, _)| word == wanted);
+    let text = environment(VARIABLE).filter(|text| !is_off(text))?;
+    let values = words(text).filter(|&(word, _)| word == wanted);
     values.filter_map(|(_, value)| value).last()
 }
 
@@ -146,10 +147,11 @@ pub fn at_start() -> Option<OsString> {
 /// Returns the settings of the environment, with defaults for invalid values. Called from a hook:
 /// allocates nothing.
 pub fn early() -> Early {
+    environment(VARIABLE).map_or(Early::DEFAULT, early_of)
+}
+
+fn early_of(text: &str) -> Early {
     let mut early = Early::DEFAULT;
-    let Some(text) = environment(VARIABLE) else {
-        return early;
-    };
     for (word, value) in words(text) {
         if let Some(value) = value {
             let before = early;
@@ -157,6 +159,9 @@ pub fn early() -> Early {
                 early = before;
             }
         }
+    }
+    if is_off(text) {
+        early.heap_rate = 0;
     }
     early
 }
@@ -202,6 +207,8 @@ mod tests {
                 ..Early::DEFAULT
             }
         );
+        assert_eq!(early_of("heap_rate=4k,off,table=2m").heap_rate, 0);
+        assert_eq!(early_of("heap_rate=4k,table=2m").heap_rate, 4096);
         assert_eq!(early.set("colour", "blue"), Ok(false));
         assert_eq!(early.set("heap_rate", "4k"), Ok(true));
         assert_eq!(early.heap_rate, 4096);

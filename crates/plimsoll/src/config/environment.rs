@@ -1,7 +1,7 @@
 //! Parses the words of the environment variable, which override the settings from code.
 
 use plimsoll_core::warning;
-use plimsoll_settings::Setting;
+use plimsoll_settings::{OFF, Setting};
 
 use super::{Config, VARIABLE, setters};
 
@@ -19,6 +19,10 @@ impl Config {
         let mut is_behind_token = false;
         for (word, value) in plimsoll_settings::words(text) {
             if is_help((word, value)) {
+                continue;
+            }
+            if (word, value) == (OFF, None) {
+                self.is_off = true;
                 continue;
             }
             let setter = setters::for_word(word);
@@ -79,7 +83,7 @@ fn names() -> String {
 /// Writes all settings to standard error, one a line.
 pub(super) fn print_all() {
     warning::warn(format_args!(
-        "settings: {VARIABLE}=word=value,word=value with these words:"
+        "settings: {VARIABLE}={OFF}, or {VARIABLE}=word=value,word=value with these words:"
     ));
     for Setting {
         name,

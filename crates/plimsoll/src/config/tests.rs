@@ -65,6 +65,17 @@ fn bad_settings_are_named_and_the_others_are_used() {
     }
 }
 
+#[test]
+fn off_needs_no_value_and_other_words_stay_known() {
+    let (config, complaints) = read("http=127.0.0.1:1,off");
+    assert!(complaints.is_empty(), "{complaints:?}");
+    assert!(config.is_off && config.http.is_some());
+    assert!(!read("history=off,http=off").0.is_off);
+    let (config, complaints) = read("off=1");
+    assert!(!config.is_off);
+    assert!(complaints[0].contains("no setting `off`"), "{complaints:?}");
+}
+
 /// The server would start without the protection that was meant.
 #[test]
 fn no_pages_are_served_with_a_word_that_may_have_been_meant_to_protect_them() {

@@ -4,6 +4,8 @@
 
 #[path = "settings/help.rs"]
 mod help;
+#[path = "settings/off.rs"]
+mod off;
 #[path = "settings/output.rs"]
 mod output;
 #[path = "settings/privileged.rs"]

@@ -34,7 +34,7 @@ fn help_prints_every_word_and_the_program_goes_on() {
     assert_eq!(names.split(", ").collect::<Vec<_>>(), printed);
     assert!(printed.len() > 10 && printed.contains(&"postmortem"));
     assert!(
-        help[0].starts_with("plimsoll: settings: PLIMSOLL="),
+        help[0].starts_with("plimsoll: settings: PLIMSOLL=off, or PLIMSOLL="),
         "{stderr}"
     );
     for line in &help[1..] {
@@ -52,7 +52,8 @@ fn the_reference_lists_every_setting() {
     let mut text = String::from(
         "# Settings\n\n`PLIMSOLL=word=value,word=value` in the environment, or `plimsoll::Config` in the program. \
          Sizes take `k`, `m` and `g`;\ntimes take `ns`, `us`, `ms` and `s`. An invalid setting prints one warning that \
-         names it, and the others hold. With an\nunknown word, no pages are served: it may be a misspelt `http_token`.\n\nThis page is written from the output of `PLIMSOLL=help`.\n\n\
+         names it, and the others hold. With an\nunknown word, no pages are served: it may be a misspelt `http_token`.\n\n`PLIMSOLL=off` \
+         switches everything off that costs more than exact counts, whatever the other words are.\n\nThis page is written from the output of `PLIMSOLL=help`.\n\n\
          | word | meaning | default |\n|---|---|---|\n",
     );
     for line in &lines(&stderr)[1..] {

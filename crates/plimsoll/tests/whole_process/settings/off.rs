@@ -1,0 +1,129 @@
+//! `PLIMSOLL=off`, and switching on and off.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use plimsoll::profile::{self, Format};
+use plimsoll_testkit::child;
+use plimsoll_testkit::client::{get, wait_for};
+
+use super::{Dir, lines, threads};
+
+/// Allocates more than the mean distance of samples a hundred times, and returns the number of records of the heap
+/// profile.
+fn records_after_allocations() -> usize {
+    let kept: Vec<Vec<u8>> = (0..512).map(|_| vec![1; 100 << 10]).collect();
+    let records = profile::lookup("heap").unwrap().snapshot().records().len();
+    drop(kept);
+    records
+}
+
+/// Returns the names of the threads of Plimsoll.
+fn own_threads() -> Vec<String> {
+    let mut names = threads();
+    names.retain(|name| name.starts_with("plimsoll-"));
+    names
+}
+
+fn has_no_history() -> bool {
+    let history = plimsoll::history::read();
+    history.steps.iter().all(|step| step.points.is_empty())
+}
+
+fn goes_off_and_on() {
+    let code = plimsoll::config()
+        .http("127.0.0.1:0")
+        .heap_rate(4096)
+        .block_rate(Duration::from_nanos(1))
+        .cpu_rate(19);
+    let before = plimsoll::heap_stats().mallocs;
+    let mut plimsoll = code.start();
+    assert!(!plimsoll.is_on());
+    assert_eq!(plimsoll.http_address(), None);
+    assert_eq!(own_threads(), [""; 0]);
+    assert_eq!(records_after_allocations(), 0);
+    assert!(
+        plimsoll::heap_stats().mallocs - before > 512,
+        "counts remain"
+    );
+    assert!(has_no_history());
+    plimsoll.switch_off();
+
+    for round in 1..=2 {
+        plimsoll.switch_on();
+        plimsoll.switch_on();
+        assert!(plimsoll.is_on());
+        let address = plimsoll.http_address().unwrap();
+        assert_eq!(get(address, "/debug/pprof/heap").status, 200);
+        let rates = (
+            profile::heap_rate(),
+            profile::block_rate(),
+            profile::cpu::rate(),
+        );
+        assert_eq!(rates, (4096, Duration::from_nanos(1), 19), "round {round}");
+        assert!(records_after_allocations() > 0);
+        wait_for("a reading of the history", || !has_no_history());
+        // A rate that the program changes meanwhile is that of the next round.
+        profile::set_heap_rate(4096);
+
+        plimsoll.switch_off();
+        plimsoll.switch_off();
+        assert!(!plimsoll.is_on());
+        assert_eq!(plimsoll.http_address(), None);
+        TcpStream::connect(address).unwrap_err();
+        let rates = (
+            profile::heap_rate(),
+            profile::block_rate(),
+            profile::cpu::rate(),
+        );
+        assert_eq!(rates, (0, Duration::ZERO, 0), "round {round}");
+        // One thread remains, which waits for ever.
+        wait_for("the end of the server's threads", || {
+            own_threads().iter().all(|name| name == "plimsoll-maint")
+        });
+        assert!(has_no_history());
+    }
+    // What was sampled can still be written.
+    let mut text = Vec::new();
+    let heap = profile::lookup("heap").unwrap();
+    heap.write_to(&mut text, Format::Text).unwrap();
+    assert!(!text.is_empty());
+}
+
+#[test]
+fn off_in_the_environment_holds_until_it_is_switched_on() {
+    let directory = Dir::new("off");
+    let settings = format!("{},off,heap_rate=1,history=1m", directory.settings());
+    let name = "off::off_in_the_environment_holds_until_it_is_switched_on";
+    let test = || {
+        let plimsoll = plimsoll::config().http("127.0.0.1:0").start();
+        assert_eq!((plimsoll.is_on(), plimsoll.http_address()), (false, None));
+        assert_eq!(own_threads(), [""; 0]);
+        assert_eq!(records_after_allocations(), 0);
+    };
+    let Some(stderr) = child::stderr_of(name, settings, test) else {
+        return;
+    };
+    assert_eq!(lines(&stderr), [""; 0]);
+    assert_eq!(directory.names(), [""; 0], "profiles were written");
+}
+
+#[test]
+fn everything_is_switched_on_and_off() {
+    child::run(
+        "off::everything_is_switched_on_and_off",
+        "off",
+        goes_off_and_on,
+    );
+}
+
+/// Without the environment: what was sampled before the start stays.
+#[test]
+fn off_in_the_code_begins_at_the_start() {
+    child::run("off::off_in_the_code_begins_at_the_start", "", || {
+        let plimsoll = plimsoll::config().heap_rate(1).off().start();
+        assert!(!plimsoll.is_on());
+        assert_eq!(profile::heap_rate(), 0);
+        assert_eq!(own_threads(), [""; 0]);
+    });
+}
