@@ -6,6 +6,9 @@ mod generics;
 #[path = "heap_profile/records.rs"]
 mod records;
 
+#[path = "heap_profile/recursion.rs"]
+mod recursion;
+
 use plimsoll_testkit::{child, pprof};
 use std::any::Any;
 use std::collections::HashMap;

@@ -2,6 +2,7 @@
 //! memory was returned.
 
 use plimsoll_testkit::child;
+use plimsoll_testkit::relations::Until;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 use plimsoll::profile::{self, Format};
 use plimsoll::stats::Account;
 use plimsoll::{
-    MemoryLimit, MemoryPressure, MemoryThreshold, gc, on_memory_threshold, set_memory_limit,
+    MemoryLimit, MemoryPressure, MemoryThreshold, gc, mem_stats, on_memory_threshold,
+    set_memory_limit,
 };
 
 const MIB: usize = 1 << 20;
@@ -333,6 +335,51 @@ fn a_program_that_grows_lives_on_within_a_limit() {
         "a_program_that_grows_lives_on_within_a_limit",
         "",
         within_address_space,
+    );
+}
+
+/// As in Go's test, a thread replaces its blocks without pause, up to 70 % of the limit. In all readings, both figures of
+/// the limit are at most 16 MiB above it.
+fn churn_below_the_limit() {
+    const LIMIT: usize = 256 * MIB;
+    const BOUND: usize = LIMIT + 16 * MIB;
+    const BLOCK: usize = 8000;
+    const ROUNDS: usize = 3;
+    set_memory_limit(MemoryLimit::Bytes(LIMIT as u64)).unwrap();
+    let (wanted, rounds) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = Until(&over);
+        scope.spawn(|| {
+            let mut blocks: Vec<Vec<u8>> = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                blocks.resize_with(wanted.load(Ordering::Relaxed), Vec::new);
+                for block in &mut blocks {
+                    *block = vec![9; BLOCK];
+                }
+                rounds.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for tenths in 1..8 {
+            wanted.store(LIMIT / 10 * tenths / BLOCK, Ordering::Relaxed);
+            let end = rounds.load(Ordering::Relaxed) + ROUNDS;
+            while rounds.load(Ordering::Relaxed) < end {
+                let stats = mem_stats();
+                let retained = stats.sys - stats.heap_released;
+                assert!(retained <= BOUND as u64, "{retained} at {tenths} tenths");
+                let resident = anonymous();
+                assert!(resident <= BOUND, "{resident} at {tenths} tenths");
+            }
+        }
+    });
+}
+
+#[test]
+fn memory_stays_within_the_limit_while_blocks_churn() {
+    child::run(
+        "memory_stays_within_the_limit_while_blocks_churn",
+        "",
+        churn_below_the_limit,
     );
 }
 

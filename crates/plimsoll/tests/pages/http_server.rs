@@ -7,6 +7,8 @@ mod access;
 mod addresses;
 #[path = "http_server/descriptors.rs"]
 mod descriptors;
+#[path = "http_server/differences.rs"]
+mod differences;
 #[path = "http_server/harness.rs"]
 mod harness;
 #[path = "http_server/names.rs"]

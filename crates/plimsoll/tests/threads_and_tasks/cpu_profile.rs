@@ -5,6 +5,8 @@
 //! CPU time by at most one period in each direction; sums over many threads are given five standard
 //! errors, an error probability of 6e-7.
 
+#[cfg(target_env = "gnu")]
+mod addresses;
 mod kinds_of_threads;
 #[cfg(feature = "http")]
 mod pages;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll::profile::{self, Format};
+use plimsoll::profile::{self, Detail, Format};
 
 /// A record of a dump, read strictly.
 #[derive(Debug)]
@@ -214,6 +214,32 @@ fn both_ends_of_a_deep_stack_are_shown() {
         assert!(
             record.functions[99].contains("start_thread") || is_thread_entry(&record.functions[99])
         );
+        drop(over);
+        thread.join().unwrap();
+    }
+}
+
+/// The binary profile keeps fewer frames than a dump: at most the default depth, 128.
+#[test]
+fn both_ends_of_a_deep_stack_are_in_the_profile() {
+    for (name, levels) in [("is far", 400), ("is farther", 3000)] {
+        let (over, thread) = waiter(name, levels);
+        record_of(name);
+        let profile = pprof::Profile::of_all("goroutine", Detail::Names);
+        let samples = profile.sample.iter();
+        let named = samples.filter(|sample| profile.label(sample, "thread") == Some(name));
+        let named: Vec<_> = named.collect();
+        assert_eq!(named.len(), 1);
+        let names = profile.names(named[0]);
+        // The hidden frames of the wait are a part of the depth.
+        let depth = named[0].location_id.len();
+        assert!((100..=128).contains(&depth), "{depth}: {names:?}");
+        let calls = names.iter().position(|name| name.ends_with("dump::waits_at"));
+        assert!(names[calls.unwrap() - 1].contains("recv"), "{names:?}");
+        let left_out = names.iter().filter(|&&frame| frame == "[frames left out]");
+        assert_eq!(left_out.count(), 1, "{names:?}");
+        let last = names.last();
+        assert!(last.is_some_and(|last| is_thread_entry(last)), "{names:?}");
         drop(over);
         thread.join().unwrap();
     }

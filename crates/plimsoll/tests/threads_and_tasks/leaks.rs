@@ -5,6 +5,11 @@
 
 #[path = "leaks/deadlocks.rs"]
 mod deadlocks;
+#[path = "leaks/goker.rs"]
+mod goker;
+#[cfg(feature = "tokio")]
+#[path = "leaks/goker_tasks.rs"]
+mod goker_tasks;
 #[path = "leaks/growing.rs"]
 mod growing;
 #[cfg(feature = "tokio")]
@@ -86,6 +91,40 @@ fn expect(expected: &[(&str, i64)]) {
     let total: i64 = proved.map(|(_, count)| count).sum();
     let profile = plimsoll::profile::lookup("goroutineleak").unwrap();
     assert_eq!(profile.count() as i64, total);
+}
+
+/// Reads `goroutineleak` and `goroutine` on several threads at once. Both profiles must mark exactly these proved leaks
+/// in each reading, and have them afterwards.
+#[track_caller]
+fn expect_in_readings_at_once(expected: &[(&str, i64)]) {
+    expect(expected);
+    let proved = |name: &str| {
+        let profile = Profile::of_all(name, Detail::Names);
+        let mut leaks: BTreeMap<String, i64> = BTreeMap::new();
+        for sample in &profile.sample {
+            let label = |key| profile.label(sample, key);
+            let leak = label("leak").filter(|leak| !leak.contains("probable"));
+            let Some(leak) = leak else { continue };
+            let name = label("task").or(label("thread")).expect("the name exists");
+            *leaks.entry(format!("{leak}: {name}")).or_default() += sample.value[0];
+        }
+        leaks
+    };
+    let all: BTreeMap<String, i64> = expected
+        .iter()
+        .map(|&(leak, count)| (leak.to_owned(), count))
+        .collect();
+    std::thread::scope(|scope| {
+        for name in ["goroutineleak", "goroutine", "goroutineleak", "goroutine"] {
+            let (proved, all) = (&proved, &all);
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    assert_eq!(proved(name), *all, "{name}");
+                }
+            });
+        }
+    });
+    expect(expected);
 }
 
 /// Defines a test for each named program, which runs the program in a separate process.

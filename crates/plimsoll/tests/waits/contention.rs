@@ -3,6 +3,8 @@
 
 #[path = "contention/conditions.rs"]
 mod conditions;
+#[path = "contention/depths.rs"]
+mod depths;
 #[path = "contention/inlined.rs"]
 mod inlined;
 #[path = "contention/locks.rs"]

@@ -401,6 +401,41 @@ fn watch(least: Duration, timers: Timers) {
     }
 }
 
+/// Returns a heap of 256 MiB, all of it written to. Its pages are small ones, which a fork takes long to copy.
+fn large_heap() -> Vec<u8> {
+    const SIZE: usize = 256 << 20;
+    /// A multiple of the size of a page.
+    const UNIT: usize = 64 << 10;
+    let mut heap: Vec<u8> = Vec::with_capacity(SIZE);
+    let begin = (heap.as_mut_ptr() as usize).next_multiple_of(UNIT);
+    // SAFETY: the range is within the allocation; the advice changes no content.
+    unsafe { libc::madvise(begin as *mut _, SIZE - UNIT, libc::MADV_NOHUGEPAGE) };
+    heap.resize(SIZE, 42);
+    black_box(heap)
+}
+
+/// A fork with much memory takes longer than the time between two samples.
+#[test]
+fn forks_with_a_large_heap_end_beside_samples() {
+    child::run("forks_with_a_large_heap_end_beside_samples", "", || {
+        let heap = large_heap();
+        assert_eq!(cpu::set_rate(cpu::MAX_RATE), Ok(0));
+        for _ in 0..10 {
+            fork(execute);
+        }
+        let sampled = || {
+            let cpu = profile::lookup("profile").expect("built in").snapshot();
+            let samples = cpu.records().filter_map(|record| record.value("samples"));
+            samples.sum::<i64>()
+        };
+        while sampled() == 0 {
+            fork(execute);
+        }
+        assert_eq!(cpu::set_rate(0), Ok(cpu::MAX_RATE));
+        drop(heap);
+    });
+}
+
 #[test]
 #[cfg(not(plimsoll_sanitized))]
 fn samples_survive_the_crate_pprof() {

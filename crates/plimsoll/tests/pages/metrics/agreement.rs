@@ -1,12 +1,12 @@
 //! Metrics compared with the statistics to which they belong.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll::gc::{self, Cause, Collector, Counter, CpuClass};
 use plimsoll::{heap_stats, mem_stats};
 
-use super::relations::allocates_nothing;
+use super::relations::{Until, allocates_nothing};
 use super::{Everything, child, collect};
 
 fn tested(name: &str, test: fn()) {
@@ -311,6 +311,47 @@ fn threads_and_tasks_are_goroutines() {
         assert_eq!(after.number("/plimsoll/tasks:tasks"), 0);
         assert!(after.number("/sched/gomaxprocs:threads") >= 1);
     });
+}
+
+/// The system schedules threads: busy ones are not `running` either. Threads and tasks that have ended still count as
+/// created.
+#[test]
+fn busy_threads_are_not_in_go_and_ended_ones_stay_created() {
+    tested(
+        "busy_threads_are_not_in_go_and_ended_ones_stay_created",
+        || {
+            use plimsoll::task::TrackExt;
+            const BUSY: u64 = 4;
+            let before = Everything::now();
+            let (started, over) = (AtomicU64::new(0), AtomicBool::new(false));
+            let grew = |now: &Everything, name: &str| now.number(name) - before.number(name);
+            let created = "/sched/goroutines-created:goroutines";
+            let seen = if cfg!(feature = "interpose") { BUSY } else { 0 };
+            std::thread::scope(|scope| {
+                let _over = Until(&over);
+                for _ in 0..BUSY {
+                    scope.spawn(|| {
+                        started.fetch_add(1, Ordering::Relaxed);
+                        while !over.load(Ordering::Relaxed) {
+                            std::hint::spin_loop();
+                        }
+                    });
+                }
+                while started.load(Ordering::Relaxed) < BUSY {
+                    std::thread::yield_now();
+                }
+                let during = Everything::now();
+                let not_in_go = grew(&during, "/sched/goroutines/not-in-go:goroutines");
+                assert_eq!(not_in_go, BUSY);
+                assert_eq!(during.number("/sched/goroutines/running:goroutines"), 0);
+                assert_eq!(grew(&during, created), seen);
+            });
+            drop(async {}.tracked());
+            let after = Everything::now();
+            assert_eq!(after.number("/plimsoll/tasks:tasks"), 0);
+            assert_eq!(grew(&after, created), seen + 1);
+        },
+    );
 }
 
 /// A second reading reuses the memory of the first.

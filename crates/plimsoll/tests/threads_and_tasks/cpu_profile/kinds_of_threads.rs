@@ -9,10 +9,11 @@ use std::sync::mpsc;
 use std::task::{Context, Waker};
 use std::thread;
 
-use plimsoll::label;
+use plimsoll::label::{self, Labels};
 use plimsoll::profile::{self, cpu};
 use plimsoll::task::TrackExt;
 use plimsoll_testkit::child;
+use plimsoll_testkit::relations::Until;
 
 use super::{
     PERIOD, burns_here, cpu_of, decoded, in_some_attempt, is_cpu, record, thread_cpu, through,
@@ -211,6 +212,54 @@ fn samples_have_the_labels_of_thread_and_task() {
             spawned.iter().all(|place| place.starts_with(here)),
             "{spawned:?}"
         );
+    });
+}
+
+/// Sets labels that belong together, until it is over.
+fn changes_labels(racer: usize, over: &AtomicBool) {
+    let racer = format!("r{racer}");
+    let mut turn = 0;
+    while !over.load(Ordering::Relaxed) {
+        turn = (turn + 1) % 7;
+        let number = format!("{turn}");
+        let both = format!("{racer}.{number}");
+        let before = label::set(Labels::of([("racer", &racer), ("both", &both)]));
+        assert!(before.is_empty() || before.get("racer") == Some(&*racer));
+        let _turn = label::with([("turn", &number)]);
+    }
+}
+
+/// The signal of a sample may interrupt a thread while it changes its labels.
+#[test]
+fn labels_change_while_samples_are_taken() {
+    const SAMPLES: i64 = 300;
+    child::run("labels_change_while_samples_are_taken", "", || {
+        assert_eq!(cpu::set_rate(cpu::MAX_RATE), Ok(0));
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let _over = Until(&over);
+            for racer in 0..4 {
+                let over = &over;
+                scope.spawn(move || changes_labels(racer, over));
+            }
+            let mut labelled = 0;
+            while labelled < SAMPLES {
+                let snapshot = profile::lookup("profile").unwrap().snapshot();
+                labelled = 0;
+                for record in snapshot.records() {
+                    let of = |key: &str| record.labels().find(|&(name, _)| name == key);
+                    let Some((_, both)) = of("both") else {
+                        continue;
+                    };
+                    let (racer, turn) = both.split_once('.').unwrap();
+                    assert_eq!(of("racer"), Some(("racer", racer)));
+                    // The label `turn` is not set between the two changes.
+                    assert!(of("turn").is_none_or(|(_, of)| of == turn), "{both}");
+                    labelled += record.value("samples").unwrap();
+                }
+            }
+        });
+        assert_eq!(cpu::set_rate(0), Ok(cpu::MAX_RATE));
     });
 }
 

@@ -2,9 +2,10 @@
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use plimsoll::profile::{self, cpu};
+use plimsoll_testkit::relations::Until;
 use plimsoll_testkit::{child, pprof::is_thread_entry};
 
 use super::{burns_here, cpu_of, decoded, in_some_attempt, is_cpu, record, through};
@@ -121,6 +122,74 @@ fn a_profile_needs_a_signal_that_the_program_does_not_use() {
             });
         },
     );
+}
+
+const SIGNAL_STACK: usize = 64 << 10;
+
+/// Maps a new signal stack.
+fn map_signal_stack() -> libc::stack_t {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let anywhere = std::ptr::null_mut();
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    let memory = unsafe { libc::mmap(anywhere, SIGNAL_STACK, access, flags, -1, 0) };
+    assert_ne!(memory, libc::MAP_FAILED);
+    libc::stack_t {
+        ss_sp: memory,
+        ss_flags: 0,
+        ss_size: SIGNAL_STACK,
+    }
+}
+
+/// Sets the signal stack of the calling thread. Returns the one before.
+fn set_signal_stack(stack: libc::stack_t) -> libc::stack_t {
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: the stack is mapped, or was the thread's before; the call fills `before` if it succeeds.
+    unsafe {
+        let failed = libc::sigaltstack(&raw const stack, before.as_mut_ptr());
+        assert_eq!(failed, 0);
+        before.assume_init()
+    }
+}
+
+/// Replaces the signal stack of the calling thread until it is over. Each is protected, and later unmapped, once the
+/// next is set: an access to it would end the process.
+fn replaces_its_signal_stack(over: &AtomicBool) {
+    let mut current = map_signal_stack();
+    let first = set_signal_stack(current);
+    while !over.load(Ordering::Relaxed) {
+        burns_here(2_000_000);
+        let next = map_signal_stack();
+        assert_eq!(set_signal_stack(next).ss_sp, current.ss_sp);
+        // SAFETY: the mapping is no longer the signal stack of any thread.
+        let failed = unsafe { libc::mprotect(current.ss_sp, SIGNAL_STACK, libc::PROT_NONE) };
+        assert_eq!(failed, 0);
+        burns_here(2_000_000);
+        // SAFETY: as above.
+        let failed = unsafe { libc::munmap(current.ss_sp, SIGNAL_STACK) };
+        assert_eq!(failed, 0);
+        current = next;
+    }
+    set_signal_stack(first);
+    // SAFETY: as above.
+    let failed = unsafe { libc::munmap(current.ss_sp, SIGNAL_STACK) };
+    assert_eq!(failed, 0);
+}
+
+#[test]
+fn a_signal_stack_may_be_replaced_and_taken_away() {
+    child::run("a_signal_stack_may_be_replaced_and_taken_away", "", || {
+        assert_eq!(cpu::set_rate(cpu::MAX_RATE), Ok(0));
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _over = Until(&over);
+            scope.spawn(|| replaces_its_signal_stack(&over));
+            while burned() < 300_000_000 {
+                std::thread::yield_now();
+            }
+        });
+        assert_eq!(cpu::set_rate(0), Ok(cpu::MAX_RATE));
+    });
 }
 
 #[inline(never)]

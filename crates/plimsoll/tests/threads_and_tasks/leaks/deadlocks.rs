@@ -5,13 +5,14 @@ use std::thread;
 
 use plimsoll::sync::{Mutex, Once, RwLock};
 
-use super::{expect, in_full, note_owners, programs};
+use super::{expect, expect_in_readings_at_once, in_full, note_owners, programs};
 
 programs! {
     "heap_rate=0":
         locks_twice
         two_lock_in_opposite_order
         three_lock_in_a_circle
+        a_circle_in_readings_at_once
         two_write_in_opposite_order
         writes_and_then_reads
         a_mutex_and_a_readers_writer_lock
@@ -87,6 +88,11 @@ fn two_lock_in_opposite_order() {
 fn three_lock_in_a_circle() {
     circle(&["a", "b", "c"]);
     expect(&[("deadlock: a", 1), ("deadlock: b", 1), ("deadlock: c", 1)]);
+}
+
+fn a_circle_in_readings_at_once() {
+    circle(&["a", "b"]);
+    expect_in_readings_at_once(&[("deadlock: a", 1), ("deadlock: b", 1)]);
 }
 
 fn a_circle_among_recorded_waits() {

@@ -43,7 +43,7 @@ async fn in_steps(mut more: impl FnMut(), expected: &[(&str, i64)]) {
 }
 
 /// Polls every task, and waits until all waits are long enough to count.
-async fn aged() {
+pub(super) async fn aged() {
     for _ in 0..10 {
         yield_now().await;
     }
@@ -106,7 +106,7 @@ fn more_and_more_threads_wait_for_messages() {
             kept.push(sender);
             let thread = thread::Builder::new().name("receives".into());
             let _thread = thread.spawn(move || receiver.recv()).unwrap();
-            while waiting("receives") < kept.len() as i64 {
+            while waiting("receives", "channel") < kept.len() as i64 {
                 thread::yield_now();
             }
         };
@@ -161,12 +161,13 @@ fn expect_trend_comment(line: &str, readings: usize) {
     assert!(after.contains(&expected), "{line}");
 }
 
-/// Returns the number of waiting threads with this name.
-fn waiting(name: &str) -> i64 {
+/// Returns the number of threads with this name that wait for `object`, a value of the label
+/// `wait`.
+pub(super) fn waiting(name: &str, object: &str) -> i64 {
     let profile = Profile::of_all("goroutine", Detail::Names);
     let waiting = profile.sample.iter().filter(|sample| {
         profile.label(sample, "thread") == Some(name)
-            && profile.label(sample, "wait") == Some("channel")
+            && profile.label(sample, "wait") == Some(object)
     });
     waiting.map(|sample| sample.value[0]).sum()
 }

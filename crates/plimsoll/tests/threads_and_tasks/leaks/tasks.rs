@@ -10,7 +10,7 @@ use plimsoll::task::TrackExt;
 use tokio::sync::Notify;
 use tokio::task::{spawn_local, yield_now};
 
-use super::{block_on, expect, leaks, programs};
+use super::{block_on, expect, expect_in_readings_at_once, leaks, programs};
 
 programs! {
     "heap_rate=0":
@@ -23,6 +23,7 @@ programs! {
         joins_what_never_comes
         has_its_waker_replaced
         is_forgotten_a_thousand_times
+        is_forgotten_in_readings_at_once
         every_form_shows_it
         is_forgotten_by_a_list_of_waiters
         is_forgotten_on_another_thread
@@ -171,6 +172,17 @@ fn is_forgotten_a_thousand_times() {
         }
         polled().await;
         expect(&[("forgotten: lost", 1000)]);
+    });
+}
+
+fn is_forgotten_in_readings_at_once() {
+    block_on(async {
+        for _ in 0..10 {
+            spawn("lost", pending());
+        }
+        spawn("lost too", poll_fn(|_| Poll::Pending));
+        polled().await;
+        expect_in_readings_at_once(&[("forgotten: lost", 10), ("forgotten: lost too", 1)]);
     });
 }
 

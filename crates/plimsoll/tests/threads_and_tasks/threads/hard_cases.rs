@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::crowd::{Crowd, KINDS};
-use super::{alone, child, comment_with, goroutine, total, within};
+use super::{alone, child, comment_with, goroutine, is_thread_entry, total, within};
 
 /// Returns 500, or the number in `PLIMSOLL_THREAD_PROFILES`.
 fn rounds() -> usize {
@@ -14,7 +14,7 @@ fn rounds() -> usize {
     rounds.map_or(500, |rounds| rounds.parse().expect("a number"))
 }
 
-/// Starts and ends threads until the guard is dropped.
+/// Lets threads work until the guard is dropped.
 struct Churn<'a>(&'a AtomicBool);
 
 impl Drop for Churn<'_> {
@@ -61,6 +61,41 @@ fn threads_come_and_go_while_they_are_read() {
         }
         drop(churn);
         stays.thread().unpark();
+    });
+}
+
+/// Enters and leaves a system call again and again, which fails at once.
+#[inline(never)]
+fn calls_without_pause(over: &AtomicBool) {
+    while !over.load(Ordering::SeqCst) {
+        // SAFETY: no descriptor has this number.
+        unsafe { libc::close(-1) };
+    }
+}
+
+#[test]
+fn threads_in_short_system_calls_are_read() {
+    let _alone = alone();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _over = Churn(&over);
+        for _ in 0..2 {
+            scope.spawn(|| calls_without_pause(&over));
+        }
+        super::crowd::until_some_thread_is_in("hard_cases::calls_without_pause");
+        for _ in 0..rounds() {
+            let profile = goroutine();
+            // On a busy machine, a thread may be listed without its stack.
+            assert!(total(&profile) >= 3, "each thread is listed");
+            let mut calling = 0;
+            for sample in within(&profile, "hard_cases::calls_without_pause") {
+                let names = profile.names(sample);
+                let last = names.last();
+                assert!(last.is_some_and(|last| is_thread_entry(last)), "{names:?}");
+                calling += sample.value[0];
+            }
+            assert!(calling <= 2, "a thread is listed twice");
+        }
     });
 }
 

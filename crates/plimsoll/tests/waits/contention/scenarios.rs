@@ -56,6 +56,24 @@ fn crossbeam_receive() {
 }
 
 #[inline(never)]
+fn crossbeam_select() {
+    let (send, receive) = crossbeam_channel::unbounded();
+    let (other, never) = crossbeam_channel::bounded::<u8>(0);
+    released(
+        move || send.send(1).unwrap(),
+        move || {
+            let mut select = crossbeam_channel::Select::new();
+            select.recv(&never);
+            let expected = select.recv(&receive);
+            let ready = select.select();
+            assert_eq!(ready.index(), expected);
+            assert_eq!(ready.recv(&receive), Ok(1));
+        },
+    );
+    drop(other);
+}
+
+#[inline(never)]
 pub fn mutex_lock() {
     let lock = Mutex::new(());
     let guard = lock.lock().unwrap();
@@ -168,11 +186,12 @@ fn the_primitive_is_the_leaf_and_its_caller_comes_next() {
     let _alone = alone();
     /// The blocking function, the name in its stack, the primitive, and the kind of wait.
     type Scenario = (fn(), &'static str, &'static str, &'static str);
-    let all: [Scenario; 10] = [
+    let all: [Scenario; 11] = [
         (channel_receive, "channel_receive", "recv", "channel"),
         (channel_send, "channel_send", "send", "channel"),
         (channel_closed, "channel_closed", "recv", "channel"),
         (crossbeam_receive, "crossbeam_receive", "recv", "channel"),
+        (crossbeam_select, "crossbeam_select", "select", "channel"),
         (mutex_lock, "mutex_lock", "lock", "mutex"),
         (condition_wait, "condition_wait", "wait", "condvar"),
         (once, "scenarios::once", "get_or_init", "once"),
