@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::serve::ListenerExt;
+use plimsoll::task::TrackExt;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -72,14 +73,10 @@ impl App {
         let router = extend(service::router(store.clone(), traffic.clone()));
         let server = axum::serve(listener, router)
             .with_graceful_shutdown(async { _ = server_stopped.await });
-        let server = tokio::spawn(server.into_future());
+        let server = tokio::spawn(server.into_future().tracked_as("server"));
         let root: Arc<Path> = arguments.root.as_path().into();
-        let reindexing = tokio::spawn(store::keep_fresh(
-            store.clone(),
-            root,
-            REINDEX_PAUSE,
-            stopped.clone(),
-        ));
+        let fresh = store::keep_fresh(store.clone(), root, REINDEX_PAUSE, stopped.clone());
+        let reindexing = tokio::spawn(fresh.tracked_as("reindexing"));
         let load = Load::start(arguments.load, reachable(address), &store, &stopped);
         let started = Instant::now();
         Ok(Self {

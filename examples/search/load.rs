@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use plimsoll::task::TrackExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -55,6 +56,7 @@ impl Load {
                 figures.clone(),
                 stop.clone(),
             )
+            .tracked_as("client")
         });
         Self {
             clients: tasks.collect(),

@@ -9,9 +9,10 @@
 //! index every few seconds, and generates its own load. Its profiles therefore always have content:
 //! a large long-lived heap (the index), a second one that is replaced (the next index), and many
 //! small short-lived blocks (the requests). Every request takes two locks. The cache of responses
-//! is behind a lock of the standard library, the count of words behind one of parking_lot.
+//! is behind a lock with a name, the count of words behind one of parking_lot.
 //!
-//! Plimsoll needs only `ALLOC` and `start_profiles` in this file.
+//! Plimsoll needs only `ALLOC` and `start_profiles` in this file. In the others, the lock has its name, tasks are
+//! tracked with theirs, and requests have their route as a label.
 
 use std::fmt;
 use std::io::{self, Write};

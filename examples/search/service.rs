@@ -12,6 +12,7 @@ use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use plimsoll::task::TrackExt;
 use serde::{Deserialize, Serialize};
 
 use crate::index::{Found, Hit};
@@ -47,6 +48,8 @@ impl Traffic {
     }
 }
 
+const ROUTES: [&str; 4] = ["/", "/search", "/popular", "/healthz"];
+
 pub fn router(store: Arc<Store>, traffic: Arc<Traffic>) -> Router {
     Router::new()
         .route("/", get(page))
@@ -65,7 +68,9 @@ pub fn router(store: Arc<Store>, traffic: Arc<Traffic>) -> Router {
 
 async fn measure(State(traffic): State<Arc<Traffic>>, request: Request, next: Next) -> Response {
     let start = Instant::now();
-    let response = next.run(request).await;
+    let route = route(request.uri().path());
+    let answer = next.run(request).tracked_as("request");
+    let response = answer.label("route", route).await;
     traffic.latencies.record(start.elapsed());
     if traffic.leak > 0 {
         keep_forever(traffic.leak);
@@ -76,6 +81,14 @@ async fn measure(State(traffic): State<Arc<Traffic>>, request: Request, next: Ne
         traffic.failed.fetch_add(1, Relaxed);
     }
     response
+}
+
+/// Returns the value of the label `route`. A path that a client made up is none: labels are kept.
+fn route(path: &str) -> &'static str {
+    ROUTES
+        .into_iter()
+        .find(|route| *route == path)
+        .unwrap_or("other")
 }
 
 /// Leaks memory. A defect made on purpose, which the profiles show.

@@ -4,9 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use plimsoll::sync::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::index::{Found, Index};
@@ -28,7 +29,7 @@ impl Snapshot {
     fn new(index: Index) -> Self {
         Self {
             index,
-            cache: Mutex::new(Cache::default()),
+            cache: Mutex::named("search.cache", Cache::default()),
         }
     }
 
@@ -44,7 +45,7 @@ impl Snapshot {
         found
     }
 
-    fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
+    fn cache(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

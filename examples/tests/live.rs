@@ -68,6 +68,18 @@ fn the_running_example_serves_its_profiles() {
         }
     });
 
+    // Tasks have names, and requests their route.
+    let text = search.text_when("goroutine?debug=1", |text| {
+        let tasks = ["client", "reindexing", "server"];
+        tasks
+            .iter()
+            .all(|name| text.contains(&format!("\"{name}\"")))
+    });
+    assert!(text.starts_with("goroutine profile: total "), "{text}");
+    search.text_when("allocs?debug=1", |text| {
+        text.contains("\"route\":\"/search\"")
+    });
+
     let (head, _) = search.get("allocs?seconds=1");
     assert!(head.contains("filename=\"allocs-delta\""), "{head}");
     let (head, body) = search.get("heap?seconds=soon");

@@ -117,6 +117,14 @@ impl Growth {
             sites: sites.collect(),
         }))
     }
+
+    /// Returns the time in seconds until there are verdicts, at the rate of the readings so far; `None` before the second
+    /// reading, and with verdicts.
+    pub fn seconds_to_verdicts(&self) -> Option<f64> {
+        let missing = self.readings_needed.checked_sub(self.readings)?;
+        let intervals = self.readings.checked_sub(1)?;
+        (missing > 0 && intervals > 0).then(|| self.observed / intervals as f64 * missing as f64)
+    }
 }
 
 /// Returns the functions at a location, innermost first.

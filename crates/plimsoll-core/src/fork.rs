@@ -74,6 +74,8 @@ pub enum Order {
     Mappings,
     /// Requests to the maintenance thread.
     Wakeup,
+    /// The rates while everything is switched off.
+    Switch,
     /// Taken while any other lock is held.
     InternalHeap,
 }

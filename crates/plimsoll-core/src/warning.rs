@@ -4,11 +4,15 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use plimsoll_process::file_size;
+use plimsoll_sys::os::filter;
 
 use crate::internal_scope;
 
 /// Writes a line to standard error, with control characters escaped. A failure to write is ignored.
 pub fn warn(what: impl Display) {
+    if !filter::may_write() {
+        return;
+    }
     let _own = internal_scope::scope();
     let line = format!("plimsoll: {}\n", printable(&what.to_string()));
     // In one write, so that output of other programs cannot split it.

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use environment::is_help;
-use switch::Rates;
 
 use crate::dump;
 use crate::signal_request::Signal;
@@ -24,7 +23,7 @@ use plimsoll_serve::history;
 #[cfg(feature = "http")]
 use plimsoll_serve::http;
 use plimsoll_stats::memory_limit;
-use plimsoll_tasks::task;
+use plimsoll_sys::os::process_id;
 use plimsoll_threads::thread;
 
 /// The environment variable that contains all settings.
@@ -105,8 +104,8 @@ pub fn config() -> Config {
 }
 
 /// A started Plimsoll. When it is dropped, it writes the profiles if `out` is set, and stops
-/// serving pages; samples and history continue until [`Plimsoll::switch_off`]. If the process exits before, it writes
-/// the profiles then.
+/// serving pages. Samples and history go on; call [`Plimsoll::switch_off`] before to end them. If the process exits
+/// before, it writes the profiles then.
 ///
 /// ```
 /// // In `main`, so that it lives until the end of the program.
@@ -120,9 +119,11 @@ pub struct Plimsoll {
     server: Option<Serving>,
     /// The directory to which profiles are written at the end.
     out: Option<PathBuf>,
-    is_prepared: bool,
-    /// What to record from [`Plimsoll::switch_on`] on; `None` while Plimsoll is on.
-    rates_when_on: Option<Rates>,
+    /// The limit to set when this begins.
+    limit: Option<MemoryLimit>,
+    /// The process in which the settings that stay were applied: the child of a fork needs them anew. 0 before.
+    prepared_in: u32,
+    is_begun: bool,
 }
 
 impl std::fmt::Debug for Plimsoll {
@@ -224,7 +225,7 @@ impl Config {
     }
 
     /// Sets whether the times for which tasks wait for polls, and the times of those polls, are
-    /// recorded: see [`task::set_times`].
+    /// recorded: see [`crate::task::set_times`].
     pub fn task_times(mut self, wanted: bool) -> Self {
         self.task_times = Some(wanted);
         self
@@ -332,6 +333,11 @@ impl Config {
     /// have a token, so it is not shown, and no pages are served without it.
     fn without_environment(mut self) -> (Self, Vec<String>) {
         let mut complaint = format!("{VARIABLE} is not UTF-8 and is not used");
+        let text = environment().unwrap_or_default();
+        if plimsoll_settings::is_off(&text.to_string_lossy()) {
+            self.is_off = true;
+            complaint.push_str(", except that everything is off");
+        }
         if self.http.take().is_some() {
             complaint.push_str(environment::NOT_SERVED);
         }
@@ -349,16 +355,18 @@ impl Config {
     fn activate(self) -> Plimsoll {
         let is_off = self.is_off;
         let mut plimsoll = Plimsoll {
+            limit: self.memory_limit,
             config: self,
             #[cfg(feature = "http")]
             server: None,
             out: None,
-            is_prepared: false,
-            rates_when_on: None,
+            prepared_in: 0,
+            is_begun: false,
         };
         if is_off {
             plimsoll.begin_off();
         } else {
+            switch::switch_on();
             plimsoll.prepare();
             plimsoll.begin(Config::set_rates);
         }
@@ -381,15 +389,16 @@ impl Config {
             profile::set_long_poll((!threshold.is_zero()).then_some(threshold));
         }
         if let Some(wanted) = self.task_times {
-            task::set_times(wanted);
+            profile::set_task_times(wanted);
         }
     }
 }
 
 impl Plimsoll {
-    /// Applies the settings that stay, once.
+    /// Applies the settings that stay, once in a process.
     fn prepare(&mut self) {
-        if std::mem::replace(&mut self.is_prepared, true) {
+        let process = process_id();
+        if std::mem::replace(&mut self.prepared_in, process) == process {
             return;
         }
         let config = &self.config;
@@ -433,11 +442,12 @@ impl Plimsoll {
 
     /// Begins to record with the rates that `set_rates` sets, and the work of Plimsoll's own threads.
     fn begin(&mut self, set_rates: impl FnOnce(&Config)) {
+        self.is_begun = true;
         let config = &self.config;
         stack::prepare(config.unwinder);
         maintenance::start();
         set_rates(config);
-        if let Some(limit) = config.memory_limit {
+        if let Some(limit) = self.limit {
             if let Err(error) = memory_limit::set_memory_limit(limit) {
                 warning::warn(format!("cannot enforce the memory limit: {error}"));
             }

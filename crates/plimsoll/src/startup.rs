@@ -50,6 +50,7 @@ extern "C" fn prepare() {
     label::prepare();
     cpu::prepare();
     postmortem::prepare();
+    plimsoll_profiles::profile::switch::prepare();
     #[cfg(feature = "interpose")]
     {
         plimsoll_profiles::hook::threads::start();

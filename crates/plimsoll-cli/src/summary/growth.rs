@@ -17,8 +17,12 @@ const MAX_VERDICT: usize = 16;
 pub(super) fn write(to: &mut Limited, growth: &Growth) {
     let (readings, needed) = (growth.readings, growth.readings_needed);
     if readings < needed {
+        let left = growth.seconds_to_verdicts();
+        let left = left.map_or_else(String::new, |left| {
+            format!(", the rest in about {left:.0} s")
+        });
         to.line(&format!(
-            "growth: no verdict yet: {readings} readings of {needed}"
+            "growth: no verdict yet: {readings} readings of {needed}{left}"
         ));
         return;
     }
@@ -125,7 +129,10 @@ mod tests {
              \u{20}    +60kB ±6kB a minute, unsteady: core::only at src/store.rs:7\n"
         );
         growth.readings = 63;
-        assert_eq!(text(&growth), "growth: no verdict yet: 63 readings of 64\n");
+        assert_eq!(
+            text(&growth),
+            "growth: no verdict yet: 63 readings of 64, the rest in about 11 s\n"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod address_space;
 mod blocks;
 mod children;
+mod coexistence;
 mod compare;
 mod confined;
 mod cpu;

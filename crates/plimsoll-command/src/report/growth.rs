@@ -74,9 +74,11 @@ pub(super) fn put(to: &mut dyn Write, growth: &Growth, view: &ViewArguments) -> 
     let (readings, observed) = (growth.readings, time(growth.observed));
     if readings < growth.readings_needed {
         let needed = growth.readings_needed;
+        let left = growth.seconds_to_verdicts();
+        let left = left.map_or_else(String::new, |left| format!(", in about {}", time(left)));
         writeln!(
             to,
-            "{readings} readings in {observed}; verdicts need {needed}"
+            "{readings} readings in {observed}; verdicts need {needed}{left}"
         )?;
         return Ok(());
     }

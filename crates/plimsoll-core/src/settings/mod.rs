@@ -10,7 +10,7 @@ mod memory_limit;
 
 use std::ffi::OsString;
 
-use plimsoll_settings::{bytes, is_off, words};
+use plimsoll_settings::{bytes, words};
 use plimsoll_sys::os::{self, privileges};
 
 use crate::sampler;
@@ -114,7 +114,7 @@ impl Early {
 /// hook: allocates nothing. The text is valid only until the variable changes: callers must use it
 /// at once.
 pub fn early_word(wanted: &str) -> Option<&'static str> {
-    let text = environment(VARIABLE).filter(|text| !is_off(text))?;
+    let text = environment(VARIABLE).filter(|text| !plimsoll_settings::is_off(text))?;
     let values = words(text).filter(|&(word, _)| word == wanted);
     values.filter_map(|(_, value)| value).last()
 }
@@ -160,10 +160,15 @@ fn early_of(text: &str) -> Early {
             }
         }
     }
-    if is_off(text) {
+    if plimsoll_settings::is_off(text) {
         early.heap_rate = 0;
     }
     early
+}
+
+/// Returns whether the environment switches everything off. Called from a hook: allocates nothing.
+pub fn is_off() -> bool {
+    environment(VARIABLE).is_some_and(plimsoll_settings::is_off)
 }
 
 /// Returns the text of [`VARIABLE`], UTF-8 or not; `None` if it is unset or

@@ -25,7 +25,7 @@ use crate::profile::reading::{Reading, Stack, TextReading};
 use crate::symbol;
 use plimsoll_core::stack;
 use plimsoll_process::file_size;
-use plimsoll_sys::os::process_id;
+use plimsoll_sys::os::{filter, process_id};
 
 pub use page::TextPage;
 pub use profile::{fragmentation_page, threads_page};
@@ -116,6 +116,7 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
             format!("cannot write {}: {error}", path.display()),
         )
     };
+    filter::check_writing().map_err(|forbidden| named(forbidden.into()))?;
     let (beside, mut file) = create_beside(path).map_err(named)?;
     let written = file_size::without_signal(|| file.write_all(bytes))
         .and_then(|()| file.sync_all())

@@ -51,7 +51,7 @@ use super::reading::{
     MAX_VALUES, PolledTask, Reading, Row, Sample, Stack, Tag, TextReading, Total, ValueType,
 };
 use super::snapshot::Snapshot;
-use super::{Profile, Source};
+use super::{Profile, Source, switch};
 use crate::cpu::{self, Missing, Session, Site};
 use plimsoll_core::fork::Order;
 use plimsoll_core::{internal_scope, overhead, stack};
@@ -117,6 +117,10 @@ pub fn stop() -> Option<Snapshot> {
 /// # Errors
 /// As for [`start`], except [`StartError::InUse`].
 pub fn set_rate(rate: u32) -> Result<u32, StartError> {
+    switch::try_set(rate, |rates| &mut rates.cpu, set_rate_now)
+}
+
+pub(super) fn set_rate_now(rate: u32) -> Result<u32, StartError> {
     let _own = internal_scope::scope();
     cpu::set_rate(rate)
 }

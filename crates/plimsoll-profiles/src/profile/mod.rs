@@ -25,6 +25,7 @@ pub mod peak;
 pub mod reading;
 mod self_contention;
 pub mod snapshot;
+pub mod switch;
 mod text_scale;
 mod threadcreate;
 mod waiting;
@@ -251,6 +252,10 @@ impl std::fmt::Debug for Profile {
 /// drawn, so estimates stay right. The calling thread adopts the new rate at once, other threads
 /// within the next MiB that each allocates.
 pub fn set_heap_rate(bytes: usize) -> usize {
+    switch::set(bytes, |rates| &mut rates.heap, set_heap_rate_now)
+}
+
+fn set_heap_rate_now(bytes: usize) -> usize {
     let before = sampler::set_rate(bytes);
     plimsoll_core::alloc::thread::take_up_rate();
     postmortem_file::note_sampling(sampler::rate() as u64, stack::depth() as u64);
@@ -271,6 +276,10 @@ pub fn heap_rate() -> usize {
 /// exactly unbiased, and a change of rate leaves existing records unchanged. A wait that began
 /// before recording was switched on is not recorded.
 pub fn set_block_rate(rate: Duration) -> Duration {
+    switch::set(rate, |rates| &mut rates.block, set_block_rate_now)
+}
+
+fn set_block_rate_now(rate: Duration) -> Duration {
     let _own = internal_scope::scope();
     let nanoseconds = u64::try_from(rate.as_nanos()).unwrap_or(u64::MAX);
     let before = contention::set_block_rate(nanoseconds);
@@ -289,6 +298,14 @@ pub fn block_rate() -> Duration {
 /// A recorded release counts as `fraction` releases with the same delay. Setting 0 keeps existing
 /// records.
 pub fn set_mutex_fraction(fraction: u32) -> u32 {
+    switch::set(
+        fraction,
+        |rates| &mut rates.mutex_fraction,
+        set_mutex_fraction_now,
+    )
+}
+
+fn set_mutex_fraction_now(fraction: u32) -> u32 {
     let _own = internal_scope::scope();
     let before = contention::set_mutex_fraction(fraction);
     follow_rates();
@@ -330,12 +347,22 @@ pub fn set_leak_age(age: Duration) -> Duration {
 /// poll is long. The child of a fork has no threads of Plimsoll: it must call this function again
 /// before stacks are read.
 pub fn set_long_poll(threshold: Option<Duration>) -> Option<Duration> {
+    switch::set(threshold, |rates| &mut rates.long_poll, set_long_poll_now)
+}
+
+fn set_long_poll_now(threshold: Option<Duration>) -> Option<Duration> {
     let nanoseconds = threshold.map_or(0, |threshold| {
         u64::try_from(threshold.as_nanos()).map_or(LONGEST_POLL, |nanoseconds| {
             nanoseconds.clamp(1, LONGEST_POLL)
         })
     });
     of_nanoseconds(task::set_long_poll(nanoseconds))
+}
+
+/// Sets whether the times for which tasks wait for polls and run are recorded, and returns the previous setting: see
+/// `plimsoll::task::set_times`.
+pub fn set_task_times(wanted: bool) -> bool {
+    switch::set(wanted, |rates| &mut rates.task_times, task::set_times)
 }
 
 /// Returns the duration from which a poll of a tracked task counts as long; `None` if this is off.

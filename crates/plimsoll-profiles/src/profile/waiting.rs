@@ -6,7 +6,7 @@ use plimsoll_waits::contention::WaitKind;
 
 /// Prefixes of functions that are hidden at the leaf: the implementation of waiting and waking,
 /// below the primitive's own methods.
-const HIDDEN: [&str; 25] = [
+const HIDDEN: [&str; 27] = [
     "std::sys::",
     "std::thread::thread::Thread",
     "std::thread::Thread",
@@ -32,6 +32,8 @@ const HIDDEN: [&str; 25] = [
     "parking_lot::raw_condvar::",
     "crossbeam_channel::context::",
     "crossbeam_channel::flavors::",
+    "crossbeam_channel::select::run_",
+    "crossbeam_channel::select::select",
 ];
 
 /// Primitives, except where another primitive is built on them.

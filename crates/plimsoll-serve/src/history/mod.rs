@@ -333,10 +333,14 @@ pub fn begin(bytes: usize, growth_interval: Duration) {
             state.recorder = Recorder::new(regions);
         }
     }
-    drop(state);
-    drop(before);
+    // Before another reading can begin, which would set it for the former history.
     let next = if is_on { clock::since_boot().max(1) } else { 0 };
     NEXT.store(next, Ordering::Relaxed);
+    if !is_on {
+        metrics::set_growth(0.0);
+    }
+    drop(state);
+    drop(before);
     if is_on {
         static CHECK: maintenance::PeriodicCheck = maintenance::PeriodicCheck {
             period: time_to_reading,

@@ -9,7 +9,7 @@ use plimsoll_server::access::Access;
 use plimsoll_server::answer::{Answer, Step};
 use plimsoll_server::pages::{self as served, Effort, Thread, Work};
 use plimsoll_server::serving::{Listener, Running};
-use plimsoll_sys::os::process_id;
+use plimsoll_sys::os::{filter, process_id};
 
 use super::clients::Clients;
 use super::pprof::Delta;
@@ -210,7 +210,7 @@ impl UnixServer {
 
 impl Drop for UnixServer {
     fn drop(&mut self) {
-        if self.process == process_id() {
+        if self.process == process_id() && filter::check_writing().is_ok() {
             let _ = std::fs::remove_file(&self.path);
         }
     }

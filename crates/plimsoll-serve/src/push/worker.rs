@@ -13,12 +13,12 @@ use super::client::{self, Failure};
 use super::settings::{Content, Header, Program, Protocol};
 use plimsoll_core::internal_thread::{self, OwnThread};
 use plimsoll_core::{internal_heap, internal_scope, overhead, stack, warning};
-use plimsoll_profiles::cpu;
 use plimsoll_profiles::export;
 use plimsoll_profiles::profile::Profile;
 use plimsoll_profiles::profile::Readable as _;
 use plimsoll_profiles::profile::delta::Events;
 use plimsoll_profiles::profile::reading::Reading;
+use plimsoll_profiles::profile::{cpu, switch};
 
 /// Time limit of a request.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
@@ -319,7 +319,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         // Unless the program has set another rate.
-        if self.own_rate.is_some_and(|own| own == cpu::rate()) {
+        if self.own_rate.is_some_and(|own| own == switch::cpu_rate()) {
             // Only starting can fail.
             let _ = cpu::set_rate(0);
         }
@@ -334,7 +334,7 @@ fn events(profile: &Profile, reading: Reading) -> Events {
 /// rate if it was set here.
 fn follow_cpu(profiles: &[Profile]) -> Option<u32> {
     let wanted = profiles.iter().any(|profile| profile.name() == "profile");
-    if !wanted || cpu::rate() != 0 {
+    if !wanted || switch::cpu_rate() != 0 {
         return None;
     }
     match cpu::set_rate(cpu::DEFAULT_RATE) {

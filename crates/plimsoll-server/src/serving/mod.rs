@@ -34,6 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_sys::os::close_on_fork;
+use plimsoll_sys::os::filter;
 use plimsoll_sys::os::own_descriptor::OwnDescriptor;
 
 use self::reactor::Reactor;
@@ -54,6 +55,7 @@ impl Listener {
     /// # Errors
     /// The system's error: the address is invalid, in use or forbidden.
     pub fn at_address(address: impl ToSocketAddrs) -> io::Result<Self> {
+        filter::check_server()?;
         let listener = TcpListener::bind(address)?;
         // The standard library's queue of 128 overflows when many clients connect at once. The system
         // then delays a scraper by a second.
@@ -71,6 +73,8 @@ impl Listener {
     /// The system's error: a process listens there, a file of another kind is in the way, or the path
     /// is too long.
     pub fn at_path(path: &Path) -> io::Result<Self> {
+        filter::check_server()?;
+        filter::check_unix_socket()?;
         Ok(Self(socket::Listener::at_path(path)?))
     }
 

@@ -154,6 +154,11 @@ pub fn set_times(wanted: bool) -> bool {
     times::want_histograms(wanted)
 }
 
+/// Returns whether times are recorded.
+pub fn times() -> bool {
+    times::wants_histograms()
+}
+
 /// Sets the threshold: see `plimsoll::profile::set_long_poll`.
 pub fn set_long_poll(nanoseconds: u64) -> u64 {
     long_polls::set_threshold(nanoseconds)

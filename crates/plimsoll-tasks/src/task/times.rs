@@ -36,6 +36,11 @@ pub(super) fn want_histograms(wanted: bool) -> bool {
     want(HISTOGRAMS, wanted)
 }
 
+/// Returns whether histograms are recorded.
+pub(super) fn wants_histograms() -> bool {
+    WANTED.0.load(Ordering::Relaxed) & HISTOGRAMS != 0
+}
+
 /// Sets whether long polls are detected.
 pub(super) fn want_long_polls(wanted: bool) {
     want(LONG_POLLS, wanted);

@@ -23,7 +23,9 @@ impl Config {
             }
             if (word, value) == (OFF, None) {
                 self.is_off = true;
-                continue;
+                if !is_behind_token {
+                    continue;
+                }
             }
             let setter = setters::for_word(word);
             let is_known = setter.is_some();
@@ -50,6 +52,10 @@ impl Config {
                 ));
                 continue;
             };
+            // It has had no effect, as everything is off.
+            if word == "postmortem" && plimsoll_settings::is_off(text) {
+                continue;
+            }
             if let Err(why) = set(&mut self, value) {
                 complaints.push(format!("{VARIABLE}: `{word}={value}`: the value {why}"));
             }

@@ -13,7 +13,7 @@ use plimsoll_core::warning;
 use plimsoll_core::{internal_scope, overhead};
 use plimsoll_profiles::profile::{self, Format};
 use plimsoll_sys::os::fork::ForkLock;
-use plimsoll_sys::os::process_id;
+use plimsoll_sys::os::{filter, process_id};
 
 /// The directories to which no profiles were written yet, with the processes that requested it. A child of a fork does not
 /// overwrite the files of its parent when it exits.
@@ -37,7 +37,8 @@ pub(super) fn end(directory: &Path) {
     let is_due = {
         let _own = internal_scope::scope();
         let mut due = DUE.lock();
-        let at = due.iter().position(|(path, _)| path == directory);
+        let process = process_id();
+        let at = (due.iter()).position(|(path, of)| path == directory && *of == process);
         at.map(|at| due.swap_remove(at)).is_some()
     };
     if is_due {
@@ -97,6 +98,7 @@ fn write(directory: &Path) {
 }
 
 fn create(directory: &Path) -> io::Result<()> {
+    filter::check_writing()?;
     // For a file of that name, the system says that it exists, which explains little.
     if fs::metadata(directory).is_ok_and(|found| !found.is_dir()) {
         return Err(io::Error::other("it is not a directory"));

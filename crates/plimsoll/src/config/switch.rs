@@ -2,69 +2,22 @@
 
 use std::time::Duration;
 
-use plimsoll_core::settings::{Early, MemoryLimit};
+use plimsoll_core::settings::MemoryLimit;
 use plimsoll_core::warning;
-use plimsoll_profiles::profile;
+use plimsoll_profiles::profile::switch;
 use plimsoll_serve::history;
 use plimsoll_stats::memory_limit;
-use plimsoll_tasks::task;
 
-use super::{Config, Plimsoll};
-
-/// How much the process records.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rates {
-    heap: usize,
-    block: Duration,
-    mutex_fraction: u32,
-    cpu: u32,
-    long_poll: Option<Duration>,
-    task_times: bool,
-}
-
-impl Rates {
-    const NONE: Self = Self {
-        heap: 0,
-        block: Duration::ZERO,
-        mutex_fraction: 0,
-        cpu: 0,
-        long_poll: None,
-        task_times: false,
-    };
-
-    /// Returns those of a process that starts with the settings.
-    pub(super) fn of(config: &Config) -> Self {
-        Self {
-            heap: config.heap_rate.unwrap_or(Early::DEFAULT.heap_rate),
-            block: config.block_rate.unwrap_or_default(),
-            mutex_fraction: config.mutex_fraction.unwrap_or_default(),
-            cpu: config.cpu_rate.unwrap_or_default(),
-            long_poll: config.long_poll.filter(|threshold| !threshold.is_zero()),
-            task_times: config.task_times.unwrap_or_default(),
-        }
-    }
-
-    /// Sets all rates, and returns those before.
-    fn replace(self) -> Self {
-        Self {
-            heap: profile::set_heap_rate(self.heap),
-            block: profile::set_block_rate(self.block),
-            mutex_fraction: profile::set_mutex_fraction(self.mutex_fraction),
-            cpu: profile::cpu::set_rate(self.cpu).unwrap_or_else(|error| {
-                warning::warn(format_args!("cannot record CPU samples: {error}"));
-                0
-            }),
-            long_poll: profile::set_long_poll(self.long_poll),
-            task_times: task::set_times(self.task_times),
-        }
-    }
-}
+use super::Plimsoll;
 
 impl Plimsoll {
-    /// Ends everything that costs more than exact counts: samples, the history, the memory limit of the settings, and the
-    /// pages. From then on no timer of Plimsoll runs out. Samples stay, and [`Config::out`] still writes them; the history
-    /// is dropped. Threads of Plimsoll that remain wait without an end, unless a system call filter restricts the process.
-    /// [`Config::off`] says what else remains. Has no effect if Plimsoll is off.
+    /// Ends everything that costs more than exact counts: samples, the history, and of this value the pages and the memory
+    /// limit. Samples stay, and [`Config::out`](crate::Config::out) still writes them; the history is dropped, also that of a post-mortem file.
+    /// Rates that are set meanwhile hold from [`Plimsoll::switch_on`] on. Recordings for a time, such as
+    /// [`profile::cpu::start`](crate::profile::cpu::start) and requests with `seconds=`, run to their end. Waits until the
+    /// server has sent answers in progress, at most two seconds. [`Config::off`](crate::Config::off) says what remains.
+    ///
+    /// The switch is the process's: it concerns all values, except for the pages and limits of others.
     ///
     /// ```
     /// let mut plimsoll = plimsoll::config().start();
@@ -74,39 +27,44 @@ impl Plimsoll {
     /// assert_eq!(plimsoll::profile::heap_rate(), 512 << 10);
     /// ```
     pub fn switch_off(&mut self) {
-        if self.rates_when_on.is_some() {
-            return;
-        }
-        #[cfg(feature = "http")]
-        drop(self.server.take());
-        if self.config.memory_limit.is_some() {
-            // Only a limit can be refused.
-            let _ = memory_limit::set_memory_limit(MemoryLimit::Off);
+        if std::mem::take(&mut self.is_begun) {
+            #[cfg(feature = "http")]
+            drop(self.server.take());
+            if self.limit.is_some_and(|limit| limit != MemoryLimit::Off) {
+                // Only a limit can be refused. The program may have set another one.
+                let before = memory_limit::set_memory_limit(MemoryLimit::Off).unwrap_or(None);
+                self.limit = before.map(MemoryLimit::Bytes);
+            }
         }
         history::begin(0, Duration::ZERO);
-        self.rates_when_on = Some(Rates::NONE.replace());
+        switch::switch_off();
     }
 
-    /// Begins all of that again, with the rates at the time of [`Plimsoll::switch_off`]; after a start with
-    /// [`Config::off`], with the settings. Never fails: each failure is a warning on standard error. Has no effect if
-    /// Plimsoll is on.
+    /// Begins all of that again. Does not bring back threads of Plimsoll that a system call filter has ended. Never fails:
+    /// each failure is a warning on standard error. Has no effect if this value is on.
     pub fn switch_on(&mut self) {
-        if let Some(rates) = self.rates_when_on.take() {
+        switch_on();
+        if !self.is_begun {
             self.prepare();
-            self.begin(|_| {
-                rates.replace();
-            });
+            self.begin(|_| {});
         }
     }
 
-    /// Returns whether Plimsoll is on.
+    /// Returns whether Plimsoll is on in this process.
     pub fn is_on(&self) -> bool {
-        self.rates_when_on.is_none()
+        !switch::is_off()
     }
 
-    /// Starts without anything that costs more than exact counts.
+    /// Starts without anything that costs more than exact counts. The rates of the settings hold from the next switch on.
     pub(super) fn begin_off(&mut self) {
-        Rates::NONE.replace();
-        self.rates_when_on = Some(Rates::of(&self.config));
+        self.switch_off();
+        self.config.set_rates();
+    }
+}
+
+/// Switches the rates on.
+pub(super) fn switch_on() {
+    if let Err(error) = switch::switch_on() {
+        warning::warn(format_args!("cannot record CPU samples: {error}"));
     }
 }

@@ -5,8 +5,8 @@ use std::io;
 use std::ptr;
 
 use plimsoll_sys::os::bell::Bell;
-use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::syscall::call3;
+use plimsoll_sys::os::{filter, process_id};
 use plimsoll_sys::primitives::{AtomicPtr, AtomicU32, Ordering};
 
 use super::Signal;
@@ -65,6 +65,7 @@ pub(crate) fn on(signal: Signal, work: fn()) -> io::Result<()> {
     if request.process.load(Ordering::Relaxed) == process_id() {
         return Ok(());
     }
+    filter::check(&[(libc::SYS_rt_sigaction, "rt_sigaction")])?;
     let handler = handle as extern "C" fn(i32) as usize;
     // SAFETY: the pointers are null or valid, and a zeroed action is the default one.
     let before = unsafe {
@@ -87,6 +88,8 @@ pub(crate) fn on(signal: Signal, work: fn()) -> io::Result<()> {
                 unblock(signal.number());
             }
         }
+        // A filter ends this thread: from now on the signal has its default effect.
+        request.process.store(0, Ordering::Release);
     })?;
     let address = &raw const *bell;
     request.bell.store(address.cast_mut(), Ordering::Relaxed);

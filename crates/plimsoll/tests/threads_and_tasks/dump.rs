@@ -234,7 +234,9 @@ fn both_ends_of_a_deep_stack_are_in_the_profile() {
         // The hidden frames of the wait are a part of the depth.
         let depth = named[0].location_id.len();
         assert!((100..=128).contains(&depth), "{depth}: {names:?}");
-        let calls = names.iter().position(|name| name.ends_with("dump::waits_at"));
+        let calls = names
+            .iter()
+            .position(|name| name.ends_with("dump::waits_at"));
         assert!(names[calls.unwrap() - 1].contains("recv"), "{names:?}");
         let left_out = names.iter().filter(|&&frame| frame == "[frames left out]");
         assert_eq!(left_out.count(), 1, "{names:?}");

@@ -121,6 +121,7 @@ fn install_described(description: &str) {
     let numbers: Vec<c_long> = OWN
         .iter()
         .chain(&SERVER)
+        .chain(&START)
         .filter(|(name, _)| names.contains(name))
         .map(|(_, number)| *number)
         .collect();
@@ -203,6 +204,78 @@ impl Drop for Killed {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Calls of a start and an end with pages, files and handlers of signals, by name and number.
+const START: [(&str, c_long); 11] = [
+    ("bind", libc::SYS_bind),
+    ("clone3", libc::SYS_clone3),
+    ("connect", libc::SYS_connect),
+    ("fchmod", libc::SYS_fchmod),
+    ("fsync", libc::SYS_fsync),
+    ("getsockname", libc::SYS_getsockname),
+    ("listen", libc::SYS_listen),
+    #[cfg(target_arch = "x86_64")]
+    ("mkdir", libc::SYS_mkdir),
+    #[cfg(not(target_arch = "x86_64"))]
+    ("mkdirat", libc::SYS_mkdirat),
+    #[cfg(target_arch = "x86_64")]
+    ("rename", libc::SYS_rename),
+    #[cfg(not(target_arch = "x86_64"))]
+    ("renameat", libc::SYS_renameat),
+    #[cfg(target_arch = "x86_64")]
+    ("unlink", libc::SYS_unlink),
+    #[cfg(not(target_arch = "x86_64"))]
+    ("unlinkat", libc::SYS_unlinkat),
+    ("write", libc::SYS_write),
+];
+
+/// Plimsoll starts after the filter, is switched off and on, and ends: with pages at a port or a Unix socket, files, and
+/// handlers of signals.
+#[test]
+fn a_start_after_each_filter_is_survived() {
+    const NAME: &str = "a_start_after_each_filter_is_survived";
+    const AT: &str = "PLIMSOLL_TEST_DIRECTORY";
+    if let Ok(description) = std::env::var(FILTER) {
+        let directory = std::env::var(AT).expect("it is given");
+        let config = plimsoll::config()
+            .cpu_rate(100)
+            .memory_limit(plimsoll::MemoryLimit::Bytes(1 << 40))
+            .out(&directory)
+            .out_on_sigterm()
+            .dump_on_sigquit();
+        install_described(&description);
+        for http in ["127.0.0.1:0".to_owned(), format!("unix:{directory}.socket")] {
+            let mut started = config.clone().http(http).off().start();
+            started.switch_on();
+            let blocks: Vec<Vec<u8>> = (0..2000).map(|size| vec![1; 16 * size]).collect();
+            assert!(plimsoll::heap_stats().mallocs > 2000);
+            // The C library may make a call when they are freed.
+            std::mem::forget(blocks);
+            started.switch_off();
+            started.switch_on();
+            drop(started);
+        }
+        // SAFETY: ends the process without the handlers of exit.
+        unsafe { libc::_exit(0) }
+    }
+    let directory = std::env::temp_dir().join(format!("plimsoll-start-{}", std::process::id()));
+    for (name, _) in OWN.iter().chain(&SERVER).chain(&START) {
+        let mut command: Command = child::command(NAME, "heap_rate=10000");
+        command
+            .env(FILTER, format!("kill all {name}"))
+            .env(AT, &directory);
+        let output = command.output().expect("it starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{name}: {}: {errors}",
+            output.status
+        );
+    }
+    // What is left depends on the calls that were allowed last.
+    let _ = std::fs::remove_dir_all(&directory);
+    let _ = std::fs::remove_file(directory.with_extension("socket"));
 }
 
 /// A client connects after the filter: it receives a page or no answer, and the process continues.

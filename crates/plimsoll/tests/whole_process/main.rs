@@ -7,6 +7,7 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 plimsoll_testkit::process_per_module!();
 
+mod coexistence;
 #[cfg(not(plimsoll_sanitized))]
 mod everything_at_once;
 mod filters;

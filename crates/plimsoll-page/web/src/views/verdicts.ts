@@ -80,7 +80,7 @@ export class Verdicts {
     const leaks = growth.sites.filter(({ verdict }) => verdict === "leaking").length;
     const observed = `${count(growth.readings)} readings in ${age(growth.observed)}`;
     if (growth.readings < growth.readings_needed) {
-      setText(this.note, `${observed}. Verdicts need ${growth.readings_needed} readings.`);
+      setText(this.note, `${observed}. Verdicts need ${growth.readings_needed} readings${left(growth)}.`);
     } else {
       const limit = growth.seconds_to_limit === null ? "" : `; the memory limit is reached in ${age(growth.seconds_to_limit)}`;
       const rate = leaks === 0 ? "" : `: ${sign(growth.bytes_per_second * 3600, bytes)} per hour${limit}`;
@@ -98,4 +98,10 @@ export class Verdicts {
     const text = `In ${age(window)}${events}.${chance === undefined ? "" : ` Chance: ${chance.toPrecision(2)}.`}`;
     fill(this.detail, el("h2", {}, short(siteOf(site.stack).function, 500)), el("p", { class: "note" }, text), el("ol", { class: "stack" }, ...calls));
   }
+}
+
+/** The time until there are verdicts, at the rate of the readings so far. */
+function left({ readings, readings_needed, observed }: Growth): string {
+  if (readings < 2) return "";
+  return `, in about ${age((observed / (readings - 1)) * (readings_needed - readings))}`;
 }

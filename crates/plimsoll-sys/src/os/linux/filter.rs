@@ -151,6 +151,72 @@ pub fn may_read_files() -> bool {
     check(&FILES).is_ok() && allows(libc::SYS_pread64) && allows(libc::SYS_mmap)
 }
 
+/// The calls that create, write, rename and remove files, with [`FILES`].
+const WRITING: [Named; 5] = [
+    (libc::SYS_write, "write"),
+    (libc::SYS_fsync, "fsync"),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, "mkdir"),
+    #[cfg(not(target_arch = "x86_64"))]
+    (libc::SYS_mkdirat, "mkdirat"),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rename, "rename"),
+    #[cfg(not(target_arch = "x86_64"))]
+    (libc::SYS_renameat, "renameat"),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_unlink, "unlink"),
+    #[cfg(not(target_arch = "x86_64"))]
+    (libc::SYS_unlinkat, "unlinkat"),
+];
+
+/// Checks that the process may create, write, rename and remove files and directories. For code that does so by the
+/// standard library.
+///
+/// # Errors
+/// The first call that a filter may forbid.
+pub fn check_writing() -> Result<(), Forbidden> {
+    check(&FILES)?;
+    check(&WRITING)
+}
+
+/// Returns whether the process may write to a file that is open.
+pub fn may_write() -> bool {
+    allows(libc::SYS_write)
+}
+
+/// The calls that listen, and serve one client.
+const SERVER: [Named; 12] = [
+    (libc::SYS_socket, "socket"),
+    (libc::SYS_setsockopt, "setsockopt"),
+    (libc::SYS_bind, "bind"),
+    (libc::SYS_listen, "listen"),
+    (libc::SYS_getsockname, "getsockname"),
+    (libc::SYS_ioctl, "ioctl"),
+    (libc::SYS_fcntl, "fcntl"),
+    (libc::SYS_accept4, "accept4"),
+    (libc::SYS_recvfrom, "recvfrom"),
+    (libc::SYS_sendto, "sendto"),
+    (libc::SYS_shutdown, "shutdown"),
+    (libc::SYS_close, "close"),
+];
+
+/// Checks that the process may listen and serve clients.
+///
+/// # Errors
+/// The first call that a filter may forbid.
+pub fn check_server() -> Result<(), Forbidden> {
+    check(&SERVER)
+}
+
+/// Checks that the process may replace a Unix socket on which nothing listens.
+///
+/// # Errors
+/// The first call that a filter may forbid.
+pub fn check_unix_socket() -> Result<(), Forbidden> {
+    check(&[(libc::SYS_connect, "connect"), (libc::SYS_fchmod, "fchmod")])?;
+    check_writing()
+}
+
 /// Returns whether the process may close files.
 pub fn may_close_files() -> bool {
     allows(libc::SYS_close)

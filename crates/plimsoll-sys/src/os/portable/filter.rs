@@ -14,6 +14,12 @@ pub fn may_read_files() -> bool {
 
 /// Returns `true`.
 #[inline]
+pub fn may_write() -> bool {
+    true
+}
+
+/// Returns `true`.
+#[inline]
 pub fn may_close_files() -> bool {
     true
 }
@@ -38,4 +44,31 @@ pub fn inherited_filters() -> Option<u32> {
 #[inline]
 pub fn ends_processes() -> bool {
     false
+}
+
+/// Does nothing.
+///
+/// # Errors
+/// None.
+#[inline]
+pub fn check_writing() -> std::io::Result<()> {
+    Ok(())
+}
+
+/// Does nothing.
+///
+/// # Errors
+/// None.
+#[inline]
+pub fn check_server() -> std::io::Result<()> {
+    Ok(())
+}
+
+/// Does nothing.
+///
+/// # Errors
+/// None.
+#[inline]
+pub fn check_unix_socket() -> std::io::Result<()> {
+    Ok(())
 }

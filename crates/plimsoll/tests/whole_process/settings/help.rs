@@ -52,8 +52,8 @@ fn the_reference_lists_every_setting() {
     let mut text = String::from(
         "# Settings\n\n`PLIMSOLL=word=value,word=value` in the environment, or `plimsoll::Config` in the program. \
          Sizes take `k`, `m` and `g`;\ntimes take `ns`, `us`, `ms` and `s`. An invalid setting prints one warning that \
-         names it, and the others hold. With an\nunknown word, no pages are served: it may be a misspelt `http_token`.\n\n`PLIMSOLL=off` \
-         switches everything off that costs more than exact counts, whatever the other words are.\n\nThis page is written from the output of `PLIMSOLL=help`.\n\n\
+         names it, and the others hold. With an\nunknown word, no pages are served: it may be a misspelt `http_token`.\n\n`PLIMSOLL=off`, \
+         alone or among other words, records no samples, starts no thread, serves no page and writes no file. Exact counts go on.\n\nThis page is written from the output of `PLIMSOLL=help`.\n\n\
          | word | meaning | default |\n|---|---|---|\n",
     );
     for line in &lines(&stderr)[1..] {

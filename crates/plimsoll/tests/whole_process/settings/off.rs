@@ -93,7 +93,11 @@ fn goes_off_and_on() {
 #[test]
 fn off_in_the_environment_holds_until_it_is_switched_on() {
     let directory = Dir::new("off");
-    let settings = format!("{},off,heap_rate=1,history=1m", directory.settings());
+    let settings = format!(
+        "{0},off,heap_rate=1,history=1m,postmortem={1}/postmortem,memory_limit=1g",
+        directory.settings(),
+        directory.0.display()
+    );
     let name = "off::off_in_the_environment_holds_until_it_is_switched_on";
     let test = || {
         let plimsoll = plimsoll::config().http("127.0.0.1:0").start();
@@ -125,5 +129,81 @@ fn off_in_the_code_begins_at_the_start() {
         assert!(!plimsoll.is_on());
         assert_eq!(profile::heap_rate(), 0);
         assert_eq!(own_threads(), [""; 0]);
+    });
+}
+
+/// Rates that are set while everything is off hold from the next switch on, whoever sets and restores them.
+#[test]
+fn rates_that_are_set_meanwhile_wait() {
+    child::run("off::rates_that_are_set_meanwhile_wait", "", || {
+        let mut plimsoll = plimsoll::config().start();
+        let block_rate = profile::block_rate();
+        plimsoll.switch_off();
+        assert_eq!(profile::set_heap_rate(1), profile::DEFAULT_HEAP_RATE);
+        let before = profile::set_block_rate(Duration::from_nanos(7));
+        assert_eq!(before, block_rate);
+        assert!(!plimsoll::task::set_times(true));
+        assert_eq!(records_after_allocations(), 0);
+        assert_eq!(profile::heap_rate(), 0);
+        plimsoll.switch_on();
+        assert_eq!(profile::heap_rate(), 1);
+        assert_eq!(profile::block_rate(), Duration::from_nanos(7));
+        assert!(plimsoll::task::set_times(false));
+    });
+}
+
+/// The switch is the process's.
+#[test]
+fn a_start_switches_on_and_each_value_has_its_pages() {
+    child::run(
+        "off::a_start_switches_on_and_each_value_has_its_pages",
+        "",
+        || {
+            let mut first = plimsoll::config().http("127.0.0.1:0").start();
+            let mut second = plimsoll::config().http("127.0.0.1:0").start();
+            first.switch_off();
+            second.switch_off();
+            assert!(first.http_address().is_none() && second.http_address().is_none());
+            assert!(!first.is_on() && !second.is_on());
+            first.switch_on();
+            assert!(second.is_on() && second.http_address().is_none());
+            second.switch_on();
+            assert!(second.http_address().is_some());
+            assert_eq!(profile::heap_rate(), profile::DEFAULT_HEAP_RATE);
+
+            first.switch_off();
+            drop((first, second));
+            let third = plimsoll::start();
+            assert!(third.is_on());
+            assert_eq!(profile::heap_rate(), profile::DEFAULT_HEAP_RATE);
+            drop(third);
+            // Nothing that is left of it goes on.
+            let fourth = plimsoll::config().off().start();
+            assert!(!fourth.is_on() && has_no_history());
+        },
+    );
+}
+
+/// A child that was forked while everything was off may start, or switch on what it inherits.
+#[test]
+fn the_child_of_a_fork_can_switch_on() {
+    child::run("off::the_child_of_a_fork_can_switch_on", "", || {
+        let mut plimsoll = plimsoll::config().http("127.0.0.1:0").start();
+        plimsoll.switch_off();
+        // SAFETY: the child has one thread, uses what a fork leaves whole, and ends at once.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            plimsoll.switch_on();
+            let is_right = plimsoll.is_on()
+                && plimsoll.http_address().is_some()
+                && profile::heap_rate() == profile::DEFAULT_HEAP_RATE;
+            // SAFETY: ends the child without the handlers of exit.
+            unsafe { libc::_exit(i32::from(!is_right)) };
+        }
+        let mut status = -1;
+        // SAFETY: the child is this process's.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+        assert!(!plimsoll.is_on());
     });
 }

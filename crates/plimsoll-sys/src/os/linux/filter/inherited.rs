@@ -52,7 +52,7 @@ fn parse(status: &[u8]) -> Option<Status> {
 const NONE: usize = u32::MAX as usize;
 
 /// Calls with arguments with which each fails, or does nothing.
-const TRIALS: [(c_long, [usize; 3]); 59] = [
+const TRIALS: [(c_long, [usize; 3]); 65] = [
     (libc::SYS_membarrier, [0, 0, 0]),
     (libc::SYS_accept4, [NONE, 0, 0]),
     (libc::SYS_bind, [NONE, 0, 0]),
@@ -112,6 +112,22 @@ const TRIALS: [(c_long, [usize; 3]); 59] = [
     (libc::SYS_timer_delete, [NONE, 0, 0]),
     (libc::SYS_timer_gettime, [NONE, 0, 0]),
     (libc::SYS_timer_settime, [NONE, 0, 0]),
+    (libc::SYS_fchmod, [NONE, 0, 0]),
+    (libc::SYS_getsockname, [NONE, 0, 0]),
+    (libc::SYS_write, [NONE, 0, 0]),
+    // Names in memory that cannot be read.
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, [1, 0, 0]),
+    #[cfg(not(target_arch = "x86_64"))]
+    (libc::SYS_mkdirat, [NONE, 1, 0]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rename, [1, 1, 0]),
+    #[cfg(not(target_arch = "x86_64"))]
+    (libc::SYS_renameat, [NONE, 1, NONE]),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_unlink, [1, 0, 0]),
+    #[cfg(not(target_arch = "x86_64"))]
+    (libc::SYS_unlinkat, [NONE, 1, 0]),
 ];
 
 /// The place after the last trial.
