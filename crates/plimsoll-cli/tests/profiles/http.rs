@@ -415,7 +415,10 @@ fn growth_without_verdicts_or_without_a_program_is_said() {
     let (address, server) = server(vec![growth(&early), growth(&later), growth("{}"), off]);
     let report = ["report", &address, "--growth"];
     let text = stdout_of(&report);
-    assert_eq!(text, "12 readings in 21min; verdicts need 64, in about 101min\n");
+    assert_eq!(
+        text,
+        "12 readings in 21min; verdicts need 64, in about 101min\n"
+    );
     assert!(
         failure_of(&report)
             .0
