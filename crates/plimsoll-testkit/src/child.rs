@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -12,13 +13,15 @@ pub(crate) const MARK: &CStr = c"PLIMSOLL_TEST_CHILD";
 /// Copies a program that will be executed.
 ///
 /// Another process writes the copy. If this one wrote it, a child that another test starts meanwhile
-/// could inherit the open file, and the execution would fail with `ETXTBSY`.
+/// could inherit the open file, and the execution would fail with `ETXTBSY`. Every user may execute it, whatever the umask
+/// is.
 pub fn copy_program(from: &Path, to: &Path) {
     let status = Command::new("cp").arg(from).arg(to).status();
     assert!(
         status.is_ok_and(|status| status.success()),
         "cp {from:?} {to:?}"
     );
+    std::fs::set_permissions(to, PermissionsExt::from_mode(0o755)).expect("its mode can be set");
 }
 
 /// Runs `test` in a process with the environment variable `PLIMSOLL` set to `settings`, by running

@@ -68,6 +68,7 @@ fn a_privileged_program_that_is_linked_with_the_library_obeys_no_environment() {
     let scene = Scene::new("linked-setuid");
     let library = scene.path("libpreloaded.so");
     std::fs::write(&library, LIBRARY.content).unwrap();
+    scene.open_to_all("libpreloaded.so");
     let source = "#include <stdlib.h>
         #include <sys/auxv.h>
         int main() { free(malloc(100)); return getauxval(AT_SECURE) ? 3 : 4; }";

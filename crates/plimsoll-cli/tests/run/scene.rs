@@ -1,5 +1,6 @@
 //! Programs that are compiled for a test, and their runs.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -22,11 +23,19 @@ impl Scene {
         let directory = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir_all(&directory).unwrap();
-        Self { directory }
+        let scene = Self { directory };
+        scene.open_to_all("");
+        scene
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
+    }
+
+    /// Lets every user read and execute a file, whatever the umask is: some programs run as another user.
+    pub fn open_to_all(&self, name: &str) {
+        let path = self.path(name);
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
     /// Compiles a C program, or a C++ program if `compiler` is `c++`.
@@ -42,6 +51,7 @@ impl Scene {
             .status()
             .expect("a C compiler is installed");
         assert!(status.success(), "{name} is not compiled");
+        self.open_to_all(name);
         program
     }
 

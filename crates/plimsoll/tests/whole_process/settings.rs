@@ -17,6 +17,7 @@ use std::fs;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use client::{get, threads, wait_for};
@@ -30,6 +31,8 @@ impl Dir {
         let name = format!("plimsoll-settings-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).unwrap();
+        // Whatever the umask is: some programs run as another user.
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
         Self(path)
     }
 

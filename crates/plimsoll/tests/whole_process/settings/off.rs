@@ -132,7 +132,7 @@ fn off_in_the_code_begins_at_the_start() {
     });
 }
 
-/// Rates that are set while everything is off hold from the next switch on, whoever sets and restores them.
+/// Rates that are set while everything is off hold from the next switch on.
 #[test]
 fn rates_that_are_set_meanwhile_wait() {
     child::run("off::rates_that_are_set_meanwhile_wait", "", || {
