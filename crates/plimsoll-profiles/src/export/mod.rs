@@ -116,7 +116,7 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
             format!("cannot write {}: {error}", path.display()),
         )
     };
-    filter::check_writing().map_err(|forbidden| named(forbidden.into()))?;
+    filter::check_writing().map_err(named)?;
     let (beside, mut file) = create_beside(path).map_err(named)?;
     let written = file_size::without_signal(|| file.write_all(bytes))
         .and_then(|()| file.sync_all())
