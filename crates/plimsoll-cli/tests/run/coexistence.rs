@@ -220,3 +220,29 @@ fn a_program_under_heaptrack_is_reported_as_unmeasured() {
         .sum();
     assert_eq!(calls, 1000, "{stacks}");
 }
+
+/// memcheck executes its own functions in place of those of Plimsoll's library. Without a tool that does so, valgrind
+/// executes the library's.
+#[test]
+fn a_program_in_valgrind_is_counted_or_reported_as_unmeasured() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return plimsoll_testkit::skip!("valgrind is not installed");
+    }
+    let scene = Scene::new("in-valgrind");
+    let program = scene.c("keeps", KEEPS);
+    for (tool, allocator) in [("memcheck", "unmeasured"), ("none", "libc")] {
+        let tool = format!("--tool={tool}");
+        let arguments = ["-q", &*tool, program.to_str().unwrap()];
+        let output = run(&["--json"], "valgrind", &arguments).output().unwrap();
+        let (errors, reports) = reports(&output);
+        assert!(output.status.success(), "{errors}");
+        let is_program = |report: &&Value| report["allocator"] != Value::Null;
+        let report = reports.iter().rfind(is_program).unwrap();
+        assert_eq!(report["allocator"], allocator, "{report}");
+        assert_eq!(
+            number(report, "mallocs") >= 1000,
+            allocator == "libc",
+            "{report}"
+        );
+    }
+}

@@ -290,7 +290,7 @@ pub fn why_unseen(numbers: &Numbers) -> Option<&'static str> {
         ),
         "unmeasured" => Some(
             "the allocator that the program is linked with, or that is preloaded, lacks \
-             malloc_usable_size or memalign; threads and locks are observed",
+             malloc_usable_size or memalign, or a tool of valgrind has replaced it; threads and locks are observed",
         ),
         _ if numbers.was_killed() && numbers.mallocs == 0 => {
             Some("nothing was counted: the program contains an allocator, or allocated nothing")

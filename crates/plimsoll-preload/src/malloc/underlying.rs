@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use plimsoll_process::loader::Exported;
+use plimsoll_process::loader::{self, Exported};
 use plimsoll_redirect::redirect::Image;
 use plimsoll_sys::arch::FIRST_GLIBC_VERSION;
 use plimsoll_sys::primitives::{AtomicPtr, AtomicU8, Ordering};
@@ -268,13 +268,26 @@ pub fn underlying_kind() -> UnderlyingKind {
         return UnderlyingKind::Program;
     }
     look_up();
-    if KIND.load(Ordering::Relaxed) == UNMEASURED {
+    if KIND.load(Ordering::Relaxed) == UNMEASURED || is_replaced_by_valgrind() {
         UnderlyingKind::Unmeasured
     } else if is_libcs(FUNCTIONS[0].load(Ordering::Relaxed)) {
         UnderlyingKind::Libc
     } else {
         UnderlyingKind::Other
     }
+}
+
+/// Returns whether a tool of valgrind executes its own functions in place of this library's: its object is loaded. The
+/// tools that replace no allocator load only `vgpreload_core`.
+fn is_replaced_by_valgrind() -> bool {
+    let mut is_replaced = false;
+    loader::each_object(|object| {
+        let path = object.name.to_bytes();
+        let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        is_replaced = file.starts_with(b"vgpreload_") && !file.starts_with(b"vgpreload_core");
+        !is_replaced
+    });
+    is_replaced
 }
 
 /// Returns whether a function lies in the same object as the underlying allocator. False for
