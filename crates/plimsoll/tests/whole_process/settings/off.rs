@@ -143,8 +143,11 @@ fn rates_that_are_set_meanwhile_wait() {
         let before = profile::set_block_rate(Duration::from_nanos(7));
         assert_eq!(before, block_rate);
         assert!(!plimsoll::task::set_times(true));
-        assert_eq!(records_after_allocations(), 0);
         assert_eq!(profile::heap_rate(), 0);
+        // Blocks from before may be sampled.
+        let heap = profile::lookup("heap").unwrap();
+        let records = heap.snapshot().records().len();
+        assert!(records_after_allocations() <= records);
         plimsoll.switch_on();
         assert_eq!(profile::heap_rate(), 1);
         assert_eq!(profile::block_rate(), Duration::from_nanos(7));
