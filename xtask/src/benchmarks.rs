@@ -111,7 +111,7 @@ const PROGRAMS: [Program; 16] = {
 /// Measures the programs with these names, all if there are none, and writes the document after each.
 ///
 /// # Errors
-/// A name is no program's, or a program fails.
+/// No program has one of the names, or a program fails.
 pub fn benchmarks(root: &Path, names: &[&str]) -> Result<(), String> {
     if let Some(unknown) = (names.iter()).find(|name| !PROGRAMS.iter().any(|of| of.name == **name))
     {

@@ -287,9 +287,9 @@ impl Config {
         self
     }
 
-    /// Switches everything off that costs more than exact counts, until [`Plimsoll::switch_on`]: there are no samples, no
-    /// history, no pages, no written profiles, no threads, timers or handlers of signals of Plimsoll, and the other settings wait.
-    /// What was sampled before the start stays, and so does a post-mortem file of the environment; `PLIMSOLL=off` there
+    /// Switches everything off that costs more than exact counts, until [`Plimsoll::switch_on`]. Plimsoll then takes
+    /// no samples, keeps no history, serves no pages, writes no profiles, and has neither threads, timers nor handlers of
+    /// signals. The other settings wait. What was sampled before the start stays, and so does a post-mortem file of the environment; `PLIMSOLL=off` there
     /// begins with the first allocation and makes none.
     ///
     /// What remains: [`heap_stats`](crate::heap_stats) counts each allocation; threads and tracked tasks are known with

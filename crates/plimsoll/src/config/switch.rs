@@ -12,7 +12,8 @@ use super::Plimsoll;
 
 impl Plimsoll {
     /// Ends everything that costs more than exact counts: samples, the history, and of this value the pages and the memory
-    /// limit. Samples stay, and [`Config::out`](crate::Config::out) still writes them; the history is dropped, also that of a post-mortem file.
+    /// limit. Samples stay, and [`Config::out`](crate::Config::out) still writes them. The history is dropped, also in a
+    /// post-mortem file.
     /// Rates that are set meanwhile hold from [`Plimsoll::switch_on`] on. Recordings for a time, such as
     /// [`profile::cpu::start`](crate::profile::cpu::start) and requests with `seconds=`, run to their end. Waits until the
     /// server has sent answers in progress, at most two seconds. [`Config::off`](crate::Config::off) says what remains.

@@ -97,7 +97,7 @@ fn locations_are_instructions_at_the_leaf_and_calls_elsewhere() {
                     [start, start + FIRST].contains(&leaf),
                     "{leaf:#x} in the loop at {start:#x}"
                 );
-                // The frame between them is that of `innermost`.
+                // The frame between them belongs to `innermost`.
                 assert!(addresses.len() > 4, "{addresses:x?}");
                 let calls = returns.map(|address| address - 1);
                 assert_eq!(addresses[2..4], calls, "{addresses:x?}");

@@ -161,7 +161,7 @@ fn replaces_its_signal_stack(over: &AtomicBool) {
         burns_here(2_000_000);
         let next = map_signal_stack();
         assert_eq!(set_signal_stack(next).ss_sp, current.ss_sp);
-        // SAFETY: the mapping is no longer the signal stack of any thread.
+        // SAFETY: no thread has the mapping as its signal stack.
         let failed = unsafe { libc::mprotect(current.ss_sp, SIGNAL_STACK, libc::PROT_NONE) };
         assert_eq!(failed, 0);
         burns_here(2_000_000);

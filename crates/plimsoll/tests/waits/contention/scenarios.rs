@@ -235,7 +235,7 @@ fn the_primitive_is_the_leaf_and_its_caller_comes_next() {
             last.contains(primitive),
             "{scenario}: the leaf is {last} of {names:?}"
         );
-        // A condition waits in a loop of its own.
+        // `wait_while` waits in a loop.
         let callers = &names[1..4];
         let is_next = callers.iter().any(|name| name.contains(scenario));
         assert!(is_next, "{scenario}: {names:?}");

@@ -63,8 +63,6 @@ fn goes_off_and_on() {
         assert_eq!(rates, (4096, Duration::from_nanos(1), 19), "round {round}");
         assert!(records_after_allocations() > 0);
         wait_for("a reading of the history", || !has_no_history());
-        // A rate that the program changes meanwhile is that of the next round.
-        profile::set_heap_rate(4096);
 
         plimsoll.switch_off();
         plimsoll.switch_off();
