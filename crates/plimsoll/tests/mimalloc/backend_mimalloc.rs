@@ -330,6 +330,53 @@ fn pages_are_absent_if_mimalloc_has_other_arenas() {
     }
 }
 
+/// An arena of mimalloc's own has this advice, by the same options.
+#[test]
+fn arenas_have_huge_pages_where_mimallocs_have_them() {
+    const NAME: &str = "arenas_have_huge_pages_where_mimallocs_have_them";
+    const EXPECTED: &str = "PLIMSOLL_TEST_EXPECTED";
+    if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        eprintln!("skipped: the kernel has no transparent huge pages");
+        return;
+    }
+    if let Ok(expected) = std::env::var(EXPECTED) {
+        let block = black_box(vec![1_u8; 100_000]);
+        let address = block.as_ptr() as usize;
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_here = false;
+        let flags = maps.lines().find_map(|line| {
+            let range = line.split(' ').next()?.split_once('-');
+            let range = range.and_then(|(from, to)| {
+                let number = |text| usize::from_str_radix(text, 16).ok();
+                Some(number(from)?..number(to)?)
+            });
+            is_here = range.map_or(is_here, |range| range.contains(&address));
+            line.strip_prefix("VmFlags:").filter(|_| is_here)
+        });
+        let flags = flags.expect("the block is in a mapping");
+        let is_huge = flags.split(' ').any(|flag| flag == "hg");
+        assert_eq!(is_huge.to_string(), expected, "{flags}");
+        return;
+    }
+    for (name, value, expected) in [
+        ("MIMALLOC_ALLOW_THP", "1", "true"),
+        ("MIMALLOC_ALLOW_THP", "0", "false"),
+        ("MIMALLOC_ARENA_EAGER_COMMIT", "0", "false"),
+    ] {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([&*plimsoll_testkit::child::full_name(NAME), "--exact"])
+            .env(name, value)
+            .env(EXPECTED, expected)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{name}={value}: {said}"
+        );
+    }
+}
+
 #[test]
 fn relations_hold_in_every_reading_under_load() {
     tested("relations_hold_in_every_reading_under_load", || {

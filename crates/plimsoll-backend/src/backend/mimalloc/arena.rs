@@ -135,6 +135,14 @@ fn is_as_by_default() -> bool {
     }
 }
 
+/// Returns whether mimalloc would ask for huge pages in an arena that it makes itself.
+fn are_huge_pages_wanted() -> bool {
+    // SAFETY: the numbers of options belong to the version that was checked before.
+    unsafe {
+        ffi::mi_option_get(ffi::ALLOW_THP) != 0 && ffi::mi_option_get(ffi::ARENA_EAGER_COMMIT) != 0
+    }
+}
+
 /// Notes the bytes that mimalloc has mapped. `None` if mimalloc has already created arenas: no
 /// callback reports their use.
 fn note_what_was_before() -> Option<()> {
@@ -166,6 +174,9 @@ fn make() -> bool {
     };
     let note = mapping.next_multiple_of(SLICE) as *mut Note;
     let start = note as usize + note_bytes;
+    if are_huge_pages_wanted() {
+        region::allow_huge(start, size);
+    }
     // Counted before mimalloc can use a part of it.
     RESERVED.fetch_add(size, Ordering::Relaxed);
     ARENAS.fetch_add(1, Ordering::AcqRel);

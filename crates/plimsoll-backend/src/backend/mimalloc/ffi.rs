@@ -53,11 +53,13 @@ pub(super) type VisitFunction =
     unsafe extern "C" fn(*const c_void, *const Area, *mut c_void, usize, *mut c_void) -> bool;
 
 /// Options, by their numbers in mimalloc 3.3.
+pub(super) const ARENA_EAGER_COMMIT: c_int = 4;
 pub(super) const PURGE_DECOMMITS: c_int = 5;
 pub(super) const ALLOW_LARGE_OS_PAGES: c_int = 6;
 pub(super) const DISALLOW_ARENA_ALLOC: c_int = 26;
 pub(super) const VISIT_ABANDONED: c_int = 28;
 pub(super) const PAGE_COMMIT_ON_DEMAND: c_int = 40;
+pub(super) const ALLOW_THP: c_int = 43;
 
 unsafe extern "C" {
     pub(super) fn mi_version() -> c_int;
