@@ -86,7 +86,11 @@ pub trait Backend: Sync {
 #[inline(always)]
 pub fn is_aligned_anyway(align: usize, size: usize) -> bool {
     /// The alignment of every block of at least this size.
-    const MALLOC_ALIGNMENT: usize = 16;
+    const MALLOC_ALIGNMENT: usize = if cfg!(target_pointer_width = "64") {
+        16
+    } else {
+        8
+    };
     plimsoll_sys::arch::keep_branches_apart();
     if align > MALLOC_ALIGNMENT {
         return false;
