@@ -41,5 +41,12 @@ pub mod stats;
 pub mod wakeup;
 pub mod warning;
 
+/// Whether waits are observed in code that does not know Plimsoll, if that was requested.
+#[cfg(feature = "interpose")]
+pub const INTERPOSES: bool = plimsoll_interpose::IN_FORCE;
+/// Whether waits are observed in code that does not know Plimsoll, if that was requested: it was not.
+#[cfg(not(feature = "interpose"))]
+pub const INTERPOSES: bool = true;
+
 const _: () =
     assert!(plimsoll_backend::backend::LARGEST_CLASS == plimsoll_ledger::size_class::LARGEST);

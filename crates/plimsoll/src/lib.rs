@@ -43,6 +43,10 @@
 //!   is enough; [`Config`] lists the words.
 //!
 //! # Features
+//! * `on` (default): Plimsoll itself. Without it, all of this compiles and does nothing: no other crate but a small one is built, [`Alloc`]
+//!   only forwards, wrappers are what they wrap, statistics are zero, and each profile says that it is *not compiled in*. So
+//!   a library can use labels, accounts, locks and tracked tasks with `default-features = false`, and the program that
+//!   depends on it decides. Servers and pushes that the code starts are errors then.
 //! * `interpose` (default): observes waits of locks that do not know Plimsoll, for the block and
 //!   mutex profiles, and the creators of threads. Interposes the C library's functions `syscall`, `prctl`,
 //!   `vfork`, `pthread_create` and `thrd_create` at link time.
@@ -83,55 +87,53 @@
     allow(dead_code, unused_imports)
 )]
 
+#[cfg(feature = "on")]
 mod config;
+#[cfg(feature = "on")]
 pub mod history;
 
+#[cfg(feature = "on")]
 mod dump;
+#[cfg(feature = "on")]
+mod elsewhere;
+#[cfg(feature = "on")]
 pub mod gc;
+#[cfg(feature = "on")]
 pub mod http;
+#[cfg(feature = "on")]
 pub mod label;
+#[cfg(feature = "on")]
 pub mod measure;
+#[cfg(feature = "on")]
 pub mod metrics;
-#[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
+#[cfg(all(feature = "on", target_os = "linux", not(plimsoll_portable_os)))]
 mod postmortem;
-#[cfg(not(all(target_os = "linux", not(plimsoll_portable_os))))]
+#[cfg(all(
+    feature = "on",
+    not(all(target_os = "linux", not(plimsoll_portable_os)))
+))]
 #[path = "postmortem/absent.rs"]
 mod postmortem;
+#[cfg(feature = "on")]
 pub mod preload;
+#[cfg(feature = "on")]
 pub mod profile;
+#[cfg(feature = "on")]
 mod signal_request;
+#[cfg(feature = "on")]
 mod startup;
+#[cfg(feature = "on")]
 pub mod stats;
+#[cfg(feature = "on")]
 pub mod task;
+#[cfg(feature = "on")]
 pub mod thread;
 
+#[cfg(feature = "on")]
 pub use config::{Config, Plimsoll, config, start};
+#[cfg(feature = "on")]
 pub use dump::dump;
-#[cfg(feature = "jemalloc")]
-pub use plimsoll_backend::backend::Jemalloc;
-#[cfg(feature = "mimalloc")]
-pub use plimsoll_backend::backend::MiMalloc;
-pub use plimsoll_core::alloc::{Alloc, SamplingAlloc};
-pub use plimsoll_core::settings::{MemoryLimit, MemoryLimitError};
-pub use plimsoll_ledger::size_class;
-pub use plimsoll_profiles::dhat;
-pub use plimsoll_profiles::measure::measure;
-pub use plimsoll_profiles::{
-    assert_allocs, assert_no_alloc, dhat_assert, dhat_assert_eq, dhat_assert_ne,
-};
-#[cfg(any(
-    feature = "bridge-metrics",
-    feature = "bridge-opentelemetry",
-    feature = "bridge-prometheus-client"
-))]
-pub use plimsoll_serve::bridge;
-#[cfg(feature = "push")]
-pub use plimsoll_serve::push;
-pub use plimsoll_stats::memory_limit::{
-    MemoryPressure, MemoryThreshold, on_memory_threshold, set_memory_limit,
-};
-pub use plimsoll_stats::stats::{
-    CpuStats, GcStats, HeapStats, Histogram, LockStats, MappingStats, MemStats, cpu_stats,
-    free_os_memory, gc_stats, heap_stats, lock_stats, mapping_stats, mem_stats, reconcile,
-};
-pub use plimsoll_waits::sync;
+#[cfg(feature = "on")]
+pub use elsewhere::*;
+#[cfg(not(feature = "on"))]
+pub use plimsoll_off::*;

@@ -32,8 +32,11 @@ pub fn gate(root: &Path) -> Result<(), String> {
         "cargo clippy --workspace --all-targets {all} -- -D warnings"
     ))?;
     for selected in [
-        "-p plimsoll --no-default-features --features tokio",
+        "-p plimsoll --no-default-features --features on,tokio",
+        "-p plimsoll --no-default-features --features on",
+        // Empty in the workspace, where other packages select the feature `on`.
         "-p plimsoll --no-default-features",
+        "-p plimsoll-off --features axum,bridge-metrics,bridge-opentelemetry,bridge-prometheus-client,http,hyper,lock_api,mmap,otlp,tokio,tracing",
         "-p plimsoll-core --all-targets",
         "-p plimsoll-interpose --all-targets --features export,mmap,pthread",
         "-p plimsoll-preload --features library",

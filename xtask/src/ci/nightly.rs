@@ -7,6 +7,7 @@ use std::process::Child;
 
 use super::PREBUILT_JEMALLOC;
 use super::steps::Steps;
+use crate::features;
 
 /// The duration of each part.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub fn nightly(root: &Path, extent: Extent) -> Result<(), String> {
         Extent::Short => None,
         Extent::Full => Some(start_fuzzing(&steps)?),
     };
-    sets_of_features(&steps, extent)?;
+    sets_of_features(root, &steps, extent)?;
     jemalloc_0_6(&steps, extent)?;
     if let Some(fuzzing) = fuzzing {
         fuzzing.finish(&steps)?;
@@ -211,7 +212,7 @@ fn start_fuzzing(steps: &Steps) -> Result<Fuzzing, String> {
 /// Tests the features that the gate's tests lack. These have all features but the allocators and those
 /// that interpose more functions, since `plimsoll-documentation` enables them. Where possible, a set
 /// is tested as part of the workspace, so that the dependencies are compiled once.
-fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
+fn sets_of_features(root: &Path, steps: &Steps, extent: Extent) -> Result<(), String> {
     steps.step("other sets of features");
     // `plimsoll/feature` selects optional dependencies of that name, too: the preloaded library's, with
     // which programs read another variable of the environment.
@@ -232,8 +233,8 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
         "--workspace --exclude plimsoll-preload --features plimsoll/jemalloc,plimsoll/mimalloc,plimsoll/mmap,plimsoll/pthread \
          --lib --test memory --test waits -- mapped mappings reconcile threads_are_counted unexplained pthread::",
         "-p plimsoll-backend -p plimsoll-core -p plimsoll-ledger -p plimsoll-profiles -p plimsoll-serve -p plimsoll-stats -p plimsoll-tasks -p plimsoll-threads -p plimsoll-waits -p plimsoll --no-default-features \
-         --features plimsoll/lock_api,plimsoll/tokio --lib",
-        "-p plimsoll --no-default-features --features lock_api,tokio --test threads_and_tasks --test waits -- \
+         --features plimsoll/lock_api,plimsoll/on,plimsoll/tokio --lib",
+        "-p plimsoll --no-default-features --features lock_api,on,tokio --test threads_and_tasks --test waits -- \
          thread_spawn:: sync::waits",
     ];
     let full = full.into_iter().filter(|_| extent == Extent::Full);
@@ -241,6 +242,15 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
         steps.run(&format!("cargo test {test}"))?;
     }
     if extent == Extent::Full {
+        // Without `on`, the API is the same: what the tests of the crate use of it can be compiled.
+        let features = features::for_programs(root, "plimsoll")?;
+        let features: Vec<_> = features.into_iter().filter(|name| name != "on").collect();
+        let features = features.join(",");
+        let options = format!("-p plimsoll --no-default-features --features {features} --tests");
+        steps.run_with(
+            &[PREBUILT_JEMALLOC],
+            &format!("cargo clippy {options} -- -D warnings"),
+        )?;
         // The test builds its library only if none exists, and the gate's library has other features.
         let of = "-p plimsoll --features disable_initial_exec_tls";
         steps.run(&format!("cargo build {of} --example extension"))?;

@@ -15,20 +15,13 @@ use plimsoll_sys::primitives::{AtomicBool, Ordering};
 
 use plimsoll_core::warning;
 
-/// Whether waits are observed in code that does not know Plimsoll.
-#[cfg(feature = "interpose")]
-const INTERPOSES: bool = plimsoll_interpose::IN_FORCE;
-/// Whether waits are observed in code that does not know Plimsoll: not requested.
-#[cfg(not(feature = "interpose"))]
-const INTERPOSES: bool = true;
-
 /// Warns about the parts of this system, once in a process.
 pub(super) fn warn() {
     static WARNED: AtomicBool = AtomicBool::new(false);
     let of_process = [
         (
             "waits for locks other than those of plimsoll::sync",
-            INTERPOSES,
+            plimsoll_core::INTERPOSES,
         ),
         (
             "memory for counts and profiles, with pages of this size",

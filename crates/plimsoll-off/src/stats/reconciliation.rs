@@ -1,0 +1,82 @@
+//! Resident memory by owner: no owner is known.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::notice::NOT_COMPILED_IN;
+
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Reconciliation {
+    pub rows: Vec<Row>,
+    pub kernel: Option<KernelMemory>,
+    pub cgroup: Option<CgroupMemory>,
+    pub of_which: Vec<(&'static str, u64)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Row {
+    pub name: Cow<'static, str>,
+    pub sys: Option<u64>,
+    pub resident: u64,
+    pub basis: Basis,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    Measured,
+    Reported,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelMemory {
+    pub resident: u64,
+    pub proportional: u64,
+    pub anonymous: u64,
+    pub lazily_freed: u64,
+    pub swapped: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CgroupMemory {
+    pub current: u64,
+    pub limit: Option<u64>,
+}
+
+// Only `reconcile` makes one, and no program can make a row or the kernel's figures.
+impl Reconciliation {
+    pub fn explained(&self) -> u64 {
+        0
+    }
+
+    pub fn unexplained(&self) -> Option<i64> {
+        None
+    }
+
+    pub fn unexplained_share(&self) -> Option<f64> {
+        None
+    }
+
+    pub fn json(&self) -> String {
+        "{\"version\":1,\"rows\":[],\"explained\":0,\"of_which\":[]}\n".to_owned()
+    }
+}
+
+impl fmt::Display for Reconciliation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{NOT_COMPILED_IN}")
+    }
+}
+
+#[inline]
+pub fn reconcile() -> Reconciliation {
+    Reconciliation {
+        rows: Vec::new(),
+        kernel: None,
+        cgroup: None,
+        of_which: Vec::new(),
+    }
+}
