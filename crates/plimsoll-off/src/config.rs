@@ -4,10 +4,10 @@ use std::fmt;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::memory_limit::MemoryLimit;
+use crate::memory_limit::{MemoryLimit, set_memory_limit};
 use crate::notice::NOT_COMPILED_IN;
 
 pub fn start() -> Plimsoll {
@@ -16,11 +16,13 @@ pub fn start() -> Plimsoll {
 
 #[derive(Clone, Debug, Default)]
 #[must_use = "settings do nothing until `start`"]
-pub struct Config(());
+pub struct Config {
+    memory_limit: Option<MemoryLimit>,
+}
 
 #[inline]
 pub fn config() -> Config {
-    Config(())
+    Config::default()
 }
 
 macro_rules! setters {
@@ -50,7 +52,6 @@ impl Config {
         long_poll(Duration);
         task_times(bool);
         go_names(bool);
-        memory_limit(MemoryLimit);
         stack_depth(usize);
         dump_on_sigquit();
         out_on_sigterm();
@@ -60,9 +61,19 @@ impl Config {
         off();
     }
 
+    // Collectors of the program follow it.
+    #[inline]
+    pub fn memory_limit(mut self, limit: MemoryLimit) -> Self {
+        self.memory_limit = Some(limit);
+        self
+    }
+
     pub fn start(self) -> Plimsoll {
-        static WARNED: Once = Once::new();
-        WARNED.call_once(|| {
+        if let Some(limit) = self.memory_limit {
+            let _ = set_memory_limit(limit);
+        }
+        static WARNED: AtomicBool = AtomicBool::new(false);
+        if !WARNED.swap(true, Ordering::Relaxed) {
             let text = std::env::var_os("PLIMSOLL").unwrap_or_default();
             let text = text.to_string_lossy();
             let mut words = text.split(',').map(str::trim);
@@ -71,7 +82,7 @@ impl Config {
                 // In one write, and unlike `eprintln!`, no panic if it fails.
                 let _ = std::io::stderr().write_all(line.as_bytes());
             }
-        });
+        }
         Plimsoll(())
     }
 }

@@ -1,10 +1,11 @@
 //! Collectors whose collections are not counted. What passes from one part of the program to another by this module
 //! still does: requests of collections and their ends, and targets. Otherwise programs would not collect.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 pub const DEFAULT_PERCENT: i32 = 100;
@@ -46,34 +47,88 @@ static REQUESTED: AtomicU64 = AtomicU64::new(0);
 /// The number of the next cycle.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    names: Vec::new(),
-    attached: Vec::new(),
-});
+/// The newest record. Records are never removed, and a list without a lock is not locked in the child of a fork.
+static NEWEST: AtomicPtr<Record> = AtomicPtr::new(null_mut());
 
-struct Registry {
-    /// The names, which are never removed.
-    names: Vec<&'static str>,
-    attached: Vec<Weak<Attached>>,
-}
-
-fn registry() -> MutexGuard<'static, Registry> {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a collector and its cycles share.
+/// What a collector and its cycles share. Once they are gone, another collector of that name has it.
 #[derive(Debug)]
-struct Attached {
+struct Record {
     name: &'static str,
+    /// The collector and its cycles.
+    users: AtomicUsize,
     /// Twice the number of the newest cycle, plus one after its mark termination.
     current: AtomicU64,
     /// The newest request that a forced cycle has satisfied.
     served: AtomicU64,
+    older: Option<&'static Record>,
+}
+
+fn newest() -> Option<&'static Record> {
+    // SAFETY: what is in the list was leaked.
+    unsafe { NEWEST.load(Ordering::Acquire).as_ref() }
+}
+
+fn records() -> impl Iterator<Item = &'static Record> {
+    std::iter::successors(newest(), |record| record.older)
+}
+
+/// A use of a record.
+#[derive(Debug)]
+struct Attached(&'static Record);
+
+impl Attached {
+    fn to_new(name: &'static str) -> Self {
+        let mut record = Box::new(Record {
+            name,
+            users: AtomicUsize::new(1),
+            current: AtomicU64::new(0),
+            served: AtomicU64::new(REQUESTED.load(Ordering::Relaxed)),
+            older: newest(),
+        });
+        loop {
+            let older = record
+                .older
+                .map_or(null_mut(), |older| (&raw const *older).cast_mut());
+            let new = Box::into_raw(record);
+            match NEWEST.compare_exchange(older, new, Ordering::AcqRel, Ordering::Relaxed) {
+                // SAFETY: it is leaked.
+                Ok(_) => return Self(unsafe { &*new }),
+                // SAFETY: it is not in the list.
+                Err(_) => record = unsafe { Box::from_raw(new) },
+            }
+            record.older = newest();
+        }
+    }
+
+    fn to_unused(name: &str) -> Option<Self> {
+        let found = records().find(|record| {
+            let users = &record.users;
+            record.name == name
+                && (users.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)).is_ok()
+        })?;
+        found
+            .served
+            .store(REQUESTED.load(Ordering::Relaxed), Ordering::Release);
+        Some(Self(found))
+    }
+}
+
+impl Clone for Attached {
+    fn clone(&self) -> Self {
+        self.0.users.fetch_add(1, Ordering::Relaxed);
+        Self(self.0)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.0.users.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 #[derive(Debug)]
 pub struct Collector {
-    attached: Arc<Attached>,
+    attached: Attached,
 }
 
 impl Collector {
@@ -84,25 +139,18 @@ impl Collector {
         if name.len() > LONGEST_NAME {
             return Err(Error::LongName(name.into()));
         }
-        let mut registry = registry();
-        let name = match registry.names.iter().copied().find(|known| *known == name) {
-            Some(name) => name,
-            None if registry.names.len() == MAX_NAMES => {
-                return Err(Error::TooManyNames(name.into()));
-            }
-            None => {
-                let name: &'static str = String::from(name).leak();
-                registry.names.push(name);
-                name
-            }
-        };
-        let attached = Arc::new(Attached {
-            name,
-            current: AtomicU64::new(0),
-            served: AtomicU64::new(REQUESTED.load(Ordering::Relaxed)),
-        });
-        registry.attached.retain(|other| other.strong_count() > 0);
-        registry.attached.push(Arc::downgrade(&attached));
+        let attached = Attached::to_unused(name).map_or_else(
+            || {
+                let known = records().map(|record| record.name);
+                let names: BTreeSet<&'static str> = known.collect();
+                match names.get(name) {
+                    Some(name) => Ok(Attached::to_new(name)),
+                    None if names.len() >= MAX_NAMES => Err(Error::TooManyNames(name.into())),
+                    None => Ok(Attached::to_new(String::from(name).leak())),
+                }
+            },
+            Ok,
+        )?;
         Ok(Self { attached })
     }
 
@@ -113,15 +161,15 @@ impl Collector {
 
     #[inline]
     pub fn name(&self) -> &'static str {
-        self.attached.name
+        self.attached.0.name
     }
 
     pub fn begin(&self, cause: Cause) -> Cycle {
         let requested = REQUESTED.load(Ordering::Acquire);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        self.attached.current.store(2 * id, Ordering::Release);
+        self.attached.0.current.store(2 * id, Ordering::Release);
         Cycle {
-            attached: Arc::clone(&self.attached),
+            attached: self.attached.clone(),
             id,
             forced: cause == Cause::Forced,
             requested,
@@ -130,7 +178,7 @@ impl Collector {
 
     #[inline]
     pub fn is_wanted(&self) -> bool {
-        let served = self.attached.served.load(Ordering::Relaxed);
+        let served = self.attached.0.served.load(Ordering::Relaxed);
         REQUESTED.load(Ordering::Relaxed) > served
     }
 
@@ -174,14 +222,13 @@ pub fn collectors() -> Vec<CollectorStats> {
 
 pub fn collect(wait: Duration) -> bool {
     let request = REQUESTED.fetch_add(1, Ordering::AcqRel) + 1;
-    let has_served = |attached: Arc<Attached>| attached.served.load(Ordering::Acquire) >= request;
+    let has_served = |record: &Record| {
+        record.users.load(Ordering::Acquire) == 0
+            || record.served.load(Ordering::Acquire) >= request
+    };
     let began = Instant::now();
     loop {
-        let have_served = {
-            let registry = registry();
-            let mut attached = registry.attached.iter().filter_map(Weak::upgrade);
-            attached.all(has_served)
-        };
+        let have_served = records().all(has_served);
         if have_served || began.elapsed() >= wait {
             return have_served;
         }
@@ -261,7 +308,7 @@ pub struct CollectorStats {
 #[must_use = "the cycle ends when this is dropped"]
 #[derive(Debug)]
 pub struct Cycle {
-    attached: Arc<Attached>,
+    attached: Attached,
     id: u64,
     forced: bool,
     /// The newest request at the start of the cycle.
@@ -277,7 +324,7 @@ impl Cycle {
     #[inline]
     pub fn mark_termination(&self) -> MarkTermination {
         MarkTermination {
-            attached: Arc::downgrade(&self.attached),
+            record: self.attached.0,
             id: self.id,
         }
     }
@@ -293,9 +340,9 @@ impl Cycle {
 
 impl Drop for Cycle {
     fn drop(&mut self) {
-        let is_complete = self.attached.current.load(Ordering::Acquire) == 2 * self.id + 1;
+        let is_complete = self.attached.0.current.load(Ordering::Acquire) == 2 * self.id + 1;
         if is_complete && self.forced {
-            let served = &self.attached.served;
+            let served = &self.attached.0.served;
             served.fetch_max(self.requested, Ordering::AcqRel);
         }
     }
@@ -316,8 +363,7 @@ impl Pause {
 #[must_use = "marking is over when `finish` is called"]
 #[derive(Debug)]
 pub struct MarkTermination {
-    /// A collector is gone with its last cycle, whatever guards are left.
-    attached: Weak<Attached>,
+    record: &'static Record,
     id: u64,
 }
 
@@ -329,14 +375,10 @@ impl MarkTermination {
     pub fn scanned(&mut self, _: u64, _: u64, _: u64) {}
 
     pub fn finish(self, _: u64, _: u64) {
-        if let Some(attached) = self.attached.upgrade() {
-            let (open, complete) = (2 * self.id, 2 * self.id + 1);
-            let (set, fetch) = (Ordering::AcqRel, Ordering::Relaxed);
-            // It fails in a cycle that another one has replaced.
-            let _ = attached
-                .current
-                .compare_exchange(open, complete, set, fetch);
-        }
+        let (open, complete) = (2 * self.id, 2 * self.id + 1);
+        let (set, fetch) = (Ordering::AcqRel, Ordering::Relaxed);
+        // It fails in a cycle that another one has replaced.
+        let _ = (self.record.current).compare_exchange(open, complete, set, fetch);
     }
 }
 

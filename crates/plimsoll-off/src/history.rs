@@ -1,6 +1,7 @@
 //! A history without readings.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::time::{Duration, SystemTime};
 
 use crate::profile::{Profile, Snapshot};
@@ -69,10 +70,13 @@ pub struct HeapReading {
     pub is_maximum: bool,
 }
 
-#[inline]
 pub fn read() -> History {
+    let step = |seconds| Step {
+        interval: Duration::from_secs(seconds),
+        points: Vec::new(),
+    };
     History {
-        steps: Vec::new(),
+        steps: [1, 10, 60].map(step).into(),
         heaps: Vec::new(),
     }
 }
@@ -150,19 +154,26 @@ pub fn growth() -> Growth {
     }
 }
 
-#[derive(Debug)]
+type Callback = Box<dyn Fn(&Growth) + Send + Sync>;
+
+// Keeps what the callback captured for as long as if it could be called.
 #[must_use = "dropping it ends the callback"]
-pub struct GrowthThreshold(());
+pub struct GrowthThreshold {
+    _callback: AssertUnwindSafe<Callback>,
+}
+
+impl fmt::Debug for GrowthThreshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrowthThreshold").finish_non_exhaustive()
+    }
+}
 
 #[inline]
 pub fn on_growth(
     _bytes_per_second: f64,
-    _callback: impl Fn(&Growth) + Send + Sync + 'static,
+    callback: impl Fn(&Growth) + Send + Sync + 'static,
 ) -> GrowthThreshold {
-    GrowthThreshold(())
-}
-
-impl Drop for GrowthThreshold {
-    #[inline]
-    fn drop(&mut self) {}
+    GrowthThreshold {
+        _callback: AssertUnwindSafe(Box::new(callback)),
+    }
 }

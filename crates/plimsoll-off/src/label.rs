@@ -20,8 +20,10 @@ impl Labels {
     #[must_use]
     pub fn and<K: AsRef<str>, V: AsRef<str>>(
         self,
-        _labels: impl IntoIterator<Item = (K, V)>,
+        labels: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
+        // The iterator may have effects.
+        labels.into_iter().for_each(drop);
         self
     }
 
@@ -80,7 +82,8 @@ pub fn set(_labels: Labels) -> Labels {
 
 #[inline]
 #[must_use = "the labels go with the guard"]
-pub fn with<K: AsRef<str>, V: AsRef<str>>(_labels: impl IntoIterator<Item = (K, V)>) -> Guard {
+pub fn with<K: AsRef<str>, V: AsRef<str>>(labels: impl IntoIterator<Item = (K, V)>) -> Guard {
+    let _ = Labels::of(labels);
     Guard(PhantomData)
 }
 

@@ -1,8 +1,10 @@
 //! A limit on memory, which nothing watches.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, io};
 
+use crate::gc;
 use crate::notice::NOT_COMPILED_IN;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,14 +92,15 @@ impl std::error::Error for MemoryLimitError {
     }
 }
 
+/// The limit in bytes that was set last; the maximum is none.
+static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+// Collectors of the program follow it.
 pub fn set_memory_limit(limit: MemoryLimit) -> Result<Option<u64>, MemoryLimitError> {
-    match limit.bytes()? {
-        None => Ok(None),
-        Some(_) => Err(MemoryLimitError::NoThread(io::Error::new(
-            io::ErrorKind::Unsupported,
-            NOT_COMPILED_IN,
-        ))),
-    }
+    let bytes = limit.bytes()?.unwrap_or(u64::MAX);
+    gc::set_memory_limit(bytes);
+    let before = LIMIT.swap(bytes, Ordering::Relaxed);
+    Ok((before != u64::MAX).then_some(before))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, SystemTime};
-use std::{fmt, iter, process};
+use std::{fmt, iter};
 
 use crate::notice::NOT_COMPILED_IN;
 
@@ -54,7 +54,7 @@ static BUILT_IN: &[Kind] = kinds! {
 };
 
 /// The profiles that the program defines, without gaps.
-static CUSTOM: [OnceLock<Kind>; MAX_CUSTOM] = [const { OnceLock::new() }; MAX_CUSTOM];
+static CUSTOM: [AtomicPtr<Kind>; MAX_CUSTOM] = [const { AtomicPtr::new(null_mut()) }; MAX_CUSTOM];
 
 /// Names of pages that are not profiles.
 const PAGES: [&str; 4] = ["cmdline", "symbol", "trace", "wall"];
@@ -89,7 +89,9 @@ pub struct ValueType {
 }
 
 fn all() -> impl Iterator<Item = Profile> {
-    let custom = CUSTOM.iter().map_while(OnceLock::get);
+    // SAFETY: what is there was leaked.
+    let custom =
+        (CUSTOM.iter()).map_while(|place| unsafe { place.load(Ordering::Acquire).as_ref() });
     BUILT_IN.iter().chain(custom).map(|kind| Profile { kind })
 }
 
@@ -113,26 +115,28 @@ impl Profile {
         if name.len() > LONGEST_NAME || !name.bytes().all(usable) {
             return Err(Error::UnusableName(name.into()));
         }
-        if BUILT_IN.iter().any(|kind| kind.name == name) || PAGES.contains(&name) {
+        if lookup(name).is_some() || PAGES.contains(&name) {
             return Err(Error::NameInUse(name.into()));
         }
+        let name: &'static str = Box::leak(name.into());
+        let types = [ValueType {
+            name,
+            unit: "count",
+        }];
+        let kind: &'static mut Kind = Box::leak(Box::new(Kind {
+            name,
+            types: Box::leak(Box::new(types)),
+            is_custom: true,
+        }));
         for place in &CUSTOM {
-            let mut is_new = false;
-            let kind = place.get_or_init(|| {
-                is_new = true;
-                let name: &'static str = Box::leak(name.into());
-                let unit = "count";
-                Kind {
-                    name,
-                    types: Box::leak(Box::new([ValueType { name, unit }])),
-                    is_custom: true,
+            let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
+            match place.compare_exchange(null_mut(), kind, set, fetch) {
+                Ok(_) => return Ok(Self { kind }),
+                // SAFETY: what is there was leaked.
+                Err(there) if unsafe { (*there).name } == name => {
+                    return Err(Error::NameInUse(name.into()));
                 }
-            });
-            if is_new {
-                return Ok(Self { kind });
-            }
-            if kind.name == name {
-                return Err(Error::NameInUse(name.into()));
+                Err(_) => {}
             }
         }
         Err(Error::TooManyProfiles(name.into()))
@@ -189,7 +193,15 @@ impl Profile {
     }
 
     pub fn write_to_file(&self, path: impl AsRef<Path>, format: Format) -> io::Result<()> {
-        replace_file(path.as_ref(), &self.bytes(format))
+        let path = path.as_ref();
+        // Follows no link.
+        let _ = fs::remove_file(path);
+        let written =
+            File::create_new(path).and_then(|mut file| file.write_all(&self.bytes(format)));
+        written.map_err(|error| {
+            let text = format!("cannot write {}: {error}", path.display());
+            io::Error::new(error.kind(), text)
+        })
     }
 
     pub fn write_to_file_with(
@@ -203,7 +215,7 @@ impl Profile {
 
     fn bytes(&self, format: Format) -> Vec<u8> {
         match format {
-            Format::Pprof => pprof(self.kind.types),
+            Format::Pprof => gzip(&pprof(self.kind.types)),
             Format::Text | Format::Dump => {
                 format!("{} profile: total 0\n# {NOT_COMPILED_IN}\n", self.name()).into()
             }
@@ -211,7 +223,7 @@ impl Profile {
     }
 }
 
-/// Encodes a `Profile` of pprof's `profile.proto` with sample types and a comment, not compressed.
+/// Encodes a `Profile` of pprof's `profile.proto` with sample types and a comment.
 fn pprof(types: &[ValueType]) -> Vec<u8> {
     let mut encoded = Vec::new();
     let mut strings = vec!["", NOT_COMPILED_IN];
@@ -235,43 +247,23 @@ fn pprof(types: &[ValueType]) -> Vec<u8> {
     encoded
 }
 
-/// Replaces a file whole or not at all, through a private one beside it, and follows no link.
-pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let replace = || {
-        let (beside, mut file) = create_beside(path)?;
-        let written = file
-            .write_all(bytes)
-            .and_then(|()| file.sync_all())
-            .and_then(|()| fs::rename(&beside, path));
-        written.inspect_err(|_| {
-            let _ = fs::remove_file(&beside);
-        })
-    };
-    replace().map_err(|error: io::Error| {
-        let text = format!("cannot write {}: {error}", path.display());
-        io::Error::new(error.kind(), text)
-    })
+/// Makes a file of gzip of one stored block.
+fn gzip(data: &[u8]) -> Vec<u8> {
+    let length = data.len() as u16;
+    let mut file = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 1];
+    file.extend(length.to_le_bytes());
+    file.extend((!length).to_le_bytes());
+    file.extend(data);
+    file.extend(crc32(data).to_le_bytes());
+    file.extend(u32::from(length).to_le_bytes());
+    file
 }
 
-fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
-    static MADE: AtomicU64 = AtomicU64::new(0);
-    let name = path
-        .file_name()
-        .ok_or_else(|| io::Error::other("the path has no file name"))?;
-    let mut options = File::options();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    loop {
-        let mut name = name.to_os_string();
-        let made = MADE.fetch_add(1, Ordering::Relaxed);
-        name.push(format!(".{}.{made}.part", process::id()));
-        let beside = path.with_file_name(name);
-        match options.open(&beside) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            opened => return opened.map(|file| (beside, file)),
-        }
-    }
+fn crc32(data: &[u8]) -> u32 {
+    let step = |crc: u32, _| (crc >> 1) ^ (0xedb8_8320 * (crc & 1));
+    !data
+        .iter()
+        .fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }
 
 impl fmt::Debug for Profile {

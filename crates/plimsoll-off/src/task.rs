@@ -27,11 +27,11 @@ impl fmt::Display for TaskId {
 }
 
 #[must_use = "futures do nothing unless polled"]
-pub struct Tracked<F>(F);
+pub struct Tracked<F>(F, Option<TaskAccount>);
 
 #[inline]
 pub fn track<F: Future>(future: F) -> Tracked<F> {
-    Tracked(future)
+    Tracked(future, None)
 }
 
 pub trait TrackExt: Future + Sized {
@@ -64,15 +64,14 @@ impl<F> Tracked<F> {
         None
     }
 
-    #[inline]
     pub fn account(&mut self) -> TaskAccount {
-        TaskAccount::new()
+        self.1.get_or_insert_with(TaskAccount::new).clone()
     }
 
     // An account also without the label, of which nothing is known here: callers that have set it rely on that.
     #[inline]
     pub fn account_by_label(&mut self, _key: &str) -> Option<TaskAccount> {
-        Some(TaskAccount::new())
+        Some(self.account())
     }
 }
 
