@@ -10,6 +10,16 @@ use plimsoll_core::alloc::measured::{Counts, Totals};
 /// What was allocated and freed in a measurement, or by the tasks of a [`TaskAccount`]. All counts are
 /// exact.
 ///
+/// ```
+/// # #[global_allocator]
+/// # static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+/// let measured = plimsoll::measure(|| String::from("text"));
+/// assert_eq!(measured.result, "text");
+/// assert_eq!((measured.net_blocks(), measured.net_bytes()), (1, 4));
+/// let shown = "1 allocations of 4 bytes, 0 frees of 0 bytes, at most 4 bytes at once";
+/// assert_eq!(measured.to_string(), shown);
+/// ```
+///
 /// [`TaskAccount`]: crate::account::TaskAccount
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,6 +45,16 @@ pub struct Measured<R = ()> {
 }
 
 /// The allocations of a measurement with the same stack.
+///
+/// ```
+/// # #[global_allocator]
+/// # static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+/// let measured = plimsoll::measure::measure_with_sites(|| vec![0u8; 1000]);
+/// for site in measured.sites() {
+///     assert_eq!((site.allocations, site.bytes), (1, 1000));
+///     println!("{} frames", site.stack.len());
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AllocationSite {

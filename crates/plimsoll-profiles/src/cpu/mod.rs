@@ -67,6 +67,16 @@ pub(crate) enum Missing {
 }
 
 /// The reason why a CPU profile cannot be recorded.
+///
+/// ```no_run
+/// use plimsoll::profile::cpu::{self, StartError};
+///
+/// match cpu::start() {
+///     Ok(()) => println!("recording"),
+///     Err(StartError::InUse) => println!("a CPU profile is running already"),
+///     Err(error) => eprintln!("no CPU profile: {error}"),
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartError {

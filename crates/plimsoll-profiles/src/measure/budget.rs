@@ -6,6 +6,13 @@ use std::ops::{RangeInclusive, RangeToInclusive};
 use super::{Measured, measure_with_sites};
 
 /// A number of allocations that an assertion expects: `3`, `1..=3` or `..=3`.
+///
+/// ```
+/// # #[global_allocator]
+/// # static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+/// let words = plimsoll::assert_allocs!(1..=2, || "a b c".split(' ').collect::<Vec<_>>());
+/// assert_eq!(words.len(), 3);
+/// ```
 pub trait Expected: fmt::Debug {
     /// Returns whether code that made this number of allocations is as expected.
     fn includes(&self, allocations: u64) -> bool;

@@ -27,6 +27,13 @@ fn growth() -> f64 {
 }
 
 /// The kind of a metric's value. It never changes.
+///
+/// ```
+/// use plimsoll::metrics::{self, Kind};
+///
+/// let mut histograms = metrics::all().filter(|metric| metric.kind == Kind::Float64Histogram);
+/// assert!(histograms.any(|metric| metric.name == "/gc/heap/allocs-by-size:bytes"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -39,6 +46,16 @@ pub enum Kind {
 }
 
 /// The description of a metric.
+///
+/// ```
+/// use plimsoll::metrics::{self, Kind};
+///
+/// let allocs = metrics::all().find(|metric| metric.name == "/gc/heap/allocs:bytes");
+/// let allocs = allocs.expect("one of Go's metrics");
+/// assert_eq!(allocs.kind, Kind::Uint64);
+/// assert!(allocs.cumulative);
+/// println!("{}", allocs.description);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
@@ -59,6 +76,16 @@ pub fn all() -> impl ExactSizeIterator<Item = &'static Description> + Clone {
 }
 
 /// The value of a metric.
+///
+/// ```
+/// use plimsoll::metrics::{self, Kind, Sample, Value};
+///
+/// let mut samples = [Sample::new("/gc/heap/allocs-by-size:bytes"), Sample::new("/no/such:thing")];
+/// assert_eq!(samples[0].value, Value::Bad);
+/// metrics::read(&mut samples);
+/// assert_eq!(samples[0].value.kind(), Some(Kind::Float64Histogram));
+/// assert_eq!(samples[1].value, Value::Bad);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
@@ -86,6 +113,15 @@ impl Value {
 }
 
 /// A metric to be read, with its value.
+///
+/// ```
+/// use plimsoll::metrics::{self, Sample, Value};
+///
+/// let mut samples = [Sample::new("/gc/heap/objects:objects")];
+/// metrics::read(&mut samples);
+/// let Value::Uint64(objects) = samples[0].value else { panic!("kinds never change") };
+/// println!("{}: {objects}", samples[0].name());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     name: Cow<'static, str>,

@@ -218,6 +218,19 @@ impl Profile {
 
 /// An entry of a profile that the program defined. Dropping it ends the entry. See
 /// [`Profile::add`].
+///
+/// ```
+/// use plimsoll::profile::Profile;
+///
+/// # fn main() -> Result<(), plimsoll::profile::Error> {
+/// let requests = Profile::new("my_crate.requests")?;
+/// let entry = requests.add(0)?;
+/// assert_eq!(entry.profile().count(), 1);
+/// drop(entry);
+/// assert_eq!(requests.count(), 0);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the entry is gone when this is dropped"]
 pub struct Entry {
     of: &'static Custom,

@@ -9,6 +9,19 @@ use plimsoll_core::stack;
 use plimsoll_core::{internal_heap, internal_scope, overhead};
 
 /// A function in a call stack, like Go's `runtime.Frame`.
+///
+/// ```
+/// # #[global_allocator]
+/// # static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+/// use plimsoll::measure::measure_with_sites;
+/// use plimsoll::profile::{Detail, frames};
+///
+/// let measured = measure_with_sites(|| vec![1, 2, 3]);
+/// for frame in measured.sites().iter().flat_map(|site| frames(site.stack, Detail::Full)) {
+///     let function = frame.function.as_deref().unwrap_or("?");
+///     println!("{:#x} {function} {:?}:{:?}", frame.address, frame.file, frame.line);
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame {

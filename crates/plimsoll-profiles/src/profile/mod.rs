@@ -112,6 +112,16 @@ static BUILT_IN: &[&dyn Source] = &[
 static OWN: &dyn Source = &self_contention::SelfContention;
 
 /// A profile, which can be written at any time.
+///
+/// ```
+/// use plimsoll::profile;
+///
+/// let heap = profile::lookup("heap").expect("built in");
+/// assert_eq!(heap.name(), "heap");
+/// for each in profile::profiles() {
+///     println!("{}: {} records. {}", each.name(), each.count(), each.description());
+/// }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Profile {
     pub(crate) source: &'static dyn Source,
@@ -143,6 +153,20 @@ impl Readable for Profile {
 }
 
 /// The output format of a profile.
+///
+/// ```
+/// use plimsoll::profile::{self, Format};
+///
+/// # fn main() -> std::io::Result<()> {
+/// let heap = profile::lookup("heap").expect("built in");
+/// let (mut pprof, mut text) = (Vec::new(), Vec::new());
+/// heap.write_to(&mut pprof, Format::Pprof)?;
+/// heap.write_to(&mut text, Format::Text)?;
+/// assert!(pprof.starts_with(b"\x1f\x8b"), "compressed with gzip");
+/// assert!(text.starts_with(b"heap profile: "));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
@@ -393,6 +417,13 @@ pub fn set_stack_depth(frames: usize) -> usize {
 }
 
 /// Events that could not be recorded in full, since the process began. Profiles lack nothing else.
+///
+/// ```
+/// let lost = plimsoll::profile::lost_events();
+/// if lost.without_stack + lost.table_full > 0 {
+///     eprintln!("some events have no stack: {lost:?}");
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostEvents {

@@ -17,6 +17,12 @@ use plimsoll_core::stack::Record;
 use plimsoll_waits::contention::WaitKind;
 
 /// The name and unit of a value of a profile: pprof's `ValueType`.
+///
+/// ```
+/// let block = plimsoll::profile::lookup("block").expect("built in").snapshot();
+/// let types = block.value_types().iter().map(|of| (of.name, of.unit));
+/// assert!(types.eq([("contentions", "count"), ("delay", "nanoseconds")]));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ValueType {

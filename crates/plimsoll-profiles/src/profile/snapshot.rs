@@ -50,6 +50,21 @@ pub struct Snapshot {
 
 /// A stack of a [`Snapshot`] with its values, like Go's `runtime.MemProfileRecord`,
 /// `BlockProfileRecord` and `StackRecord`.
+///
+/// ```
+/// use plimsoll::profile::Profile;
+///
+/// # fn main() -> Result<(), plimsoll::profile::Error> {
+/// let jobs = Profile::new("my_crate.jobs")?;
+/// let _job = jobs.add(0)?;
+///
+/// let snapshot = jobs.snapshot();
+/// let record = snapshot.records().next().expect("an entry");
+/// assert_eq!(record.value("my_crate.jobs"), Some(1));
+/// println!("{} frames, {} labels", record.stack().len(), record.labels().count());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Record<'a> {
     sample: &'a Sample,

@@ -104,6 +104,14 @@ pub(crate) struct State {
 }
 
 /// The history of the process.
+///
+/// ```
+/// let history = plimsoll::history::read();
+/// for step in &history.steps {
+///     println!("{} readings, one each {:?}", step.points.len(), step.interval);
+/// }
+/// println!("{} readings of the heap profile", history.heaps.len());
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct History {
@@ -114,6 +122,14 @@ pub struct History {
 }
 
 /// The readings of one interval.
+///
+/// ```
+/// for step in plimsoll::history::read().steps {
+///     if let [first, .., last] = &step.points[..] {
+///         println!("each {:?} from {:?} to {:?}", step.interval, first.time, last.time);
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Step {
@@ -124,6 +140,17 @@ pub struct Step {
 }
 
 /// A reading of all [`SERIES`].
+///
+/// ```
+/// use plimsoll::history::{self, SERIES};
+///
+/// let history = history::read();
+/// if let Some(point) = history.steps.first().and_then(|step| step.points.last()) {
+///     for (series, value) in SERIES.iter().zip(point.values()) {
+///         assert_eq!(point.value(series), value);
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Point {
@@ -148,6 +175,16 @@ impl Point {
 }
 
 /// A kept reading of the heap profile.
+///
+/// ```
+/// use plimsoll::{history, profile};
+///
+/// let heap = profile::lookup("heap").expect("built in");
+/// if let Some(largest) = history::read().heaps.iter().max_by_key(|reading| reading.bytes) {
+///     println!("{} bytes in use at {:?}", largest.bytes, largest.time);
+///     println!("{:?}", history::profile_at(&heap, largest.time));
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct HeapReading {

@@ -7,6 +7,17 @@ use plimsoll_server::token::Token;
 
 /// The clients that a server answers. By default, requests without a token, for an IP address or
 /// `localhost`.
+///
+/// ```no_run
+/// use plimsoll::http::{Clients, serve_to};
+///
+/// # fn main() -> std::io::Result<()> {
+/// let clients = Clients::new().host("host.example.com")?.token("file:/run/secrets/profiles")?;
+/// let server = serve_to("0.0.0.0:6060", clients)?;
+/// # drop(server);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "it is an argument of `serve_to`"]
 pub struct Clients {
@@ -39,8 +50,8 @@ impl Clients {
     /// (`http://user:TOKEN@host/`). Others get the status 401.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the token is empty or contains anything but printable ASCII
-    /// characters, or if its file cannot be read.
+    /// [`io::ErrorKind::InvalidInput`] if the token is empty, contains a space or anything but printable
+    /// ASCII characters, or looks like a path without `file:`; or if its file cannot be read.
     pub fn token(mut self, token: &str) -> io::Result<Self> {
         let token = Token::new(token).map_err(|why| invalid(format!("http_token: {why}")))?;
         self.token = Some(token);

@@ -110,6 +110,15 @@ pub use clients::Clients;
 pub use server::{Server, UnixServer, serve, serve_hosts, serve_to, serve_unix};
 
 /// The answer to a request.
+///
+/// ```
+/// let response = plimsoll::http::handle("GET", "/debug/pprof/heap", "debug=1");
+/// assert_eq!(response.status, 200);
+/// assert!(response.body.starts_with(b"heap profile: "));
+/// for (name, value) in &response.headers {
+///     println!("{name}: {value}");
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The status, such as 200.

@@ -21,6 +21,15 @@ use plimsoll_core::{internal_heap, internal_scope};
 /// then waits until the answers under way are sent, for at most two seconds. It does not wait for
 /// requests with `seconds=` whose time has not passed. If the program continues, the remaining
 /// requests are answered to the end.
+///
+/// ```no_run
+/// # fn main() -> std::io::Result<()> {
+/// let server = plimsoll::http::serve("127.0.0.1:0")?;
+/// println!("profiles at http://{}/debug/pprof/", server.address());
+/// assert_ne!(server.address().port(), 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -29,6 +38,16 @@ pub struct Server {
 
 /// A running server at a path. When it is dropped, it stops like [`Server`], and the socket's file is
 /// removed.
+///
+/// ```no_run
+/// use plimsoll::http::{Clients, serve_unix};
+///
+/// # fn main() -> std::io::Result<()> {
+/// let server = serve_unix("/run/user/1000/app.sock", Clients::new())?;
+/// println!("curl --unix-socket {} http://localhost/debug/pprof/", server.path().display());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct UnixServer {
     path: PathBuf,

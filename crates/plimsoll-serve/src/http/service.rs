@@ -41,6 +41,20 @@ pub fn service() -> Service {
 }
 
 /// The pages as a service of tower: see [`service`].
+///
+/// ```
+/// use tower_service::Service;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let mut pages = plimsoll::http::service();
+/// let request = http::Request::get("/debug/pprof/").body(String::new())?;
+/// let response = pages.call(request).await?;
+/// assert_eq!(response.status(), 200);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Service {
     prefix: Arc<str>,
@@ -71,6 +85,21 @@ impl Service {
 }
 
 /// The body of an answer; empty for the method `HEAD`.
+///
+/// ```
+/// use http_body::Body;
+/// use tower_service::Service;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let request = http::Request::get("/debug/pprof/").body(String::new())?;
+/// let body = plimsoll::http::service().call(request).await?.into_body();
+/// assert!(body.size_hint().exact() > Some(0));
+/// assert!(plimsoll::http::Body::default().is_end_stream());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Body(Bytes);
 

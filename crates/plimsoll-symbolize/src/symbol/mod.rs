@@ -60,6 +60,19 @@ pub use placeholder::is_placeholder;
 pub use texts::{Text, Texts};
 
 /// The amount of information that is resolved for each address.
+///
+/// ```
+/// use plimsoll::profile::{self, Detail, Format};
+///
+/// # fn main() -> std::io::Result<()> {
+/// let heap = profile::lookup("heap").expect("built in");
+/// let mut pprof = Vec::new();
+/// // Takes little time here; `plimsoll symbolize` adds the names elsewhere.
+/// heap.write_with(&mut pprof, Format::Pprof, Detail::Addresses)?;
+/// assert!(!pprof.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Names, files, lines and inlined calls, from debug information. An address that it does not

@@ -59,6 +59,17 @@ const JUDGED_EACH: u64 = 6;
 const SHARE: u64 = 1000;
 
 /// The growth of all allocation sites.
+///
+/// ```
+/// use plimsoll::history::{self, READINGS_NEEDED};
+///
+/// let growth = history::growth();
+/// if growth.readings < READINGS_NEEDED {
+///     println!("no verdicts after {} readings in {:?}", growth.readings, growth.observed);
+/// } else if let Some(time) = growth.time_to_limit {
+///     println!("leaks of {:.0} bytes/s reach the limit in {time:?}", growth.bytes_per_second);
+/// }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Growth {
@@ -76,6 +87,13 @@ pub struct Growth {
 }
 
 /// The growth of one allocation site: of all sampled blocks with the same stack.
+///
+/// ```
+/// for site in &plimsoll::history::growth().sites {
+///     println!("{}: {} bytes in use", site.verdict, site.bytes);
+///     println!("{:+.0} ± {:.0} bytes/s in {:?}", site.bytes_per_second, site.error, site.window);
+/// }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SiteGrowth {
@@ -160,6 +178,14 @@ static THRESHOLDS: ForkLock<Thresholds> = ForkLock::new(
 );
 
 /// A registered callback, until this is dropped.
+///
+/// ```
+/// let threshold = plimsoll::history::on_growth(1e6, |growth| {
+///     eprintln!("{:.0} bytes/s leak", growth.bytes_per_second);
+/// });
+/// // Here the callback may run.
+/// drop(threshold);
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping it ends the callback"]
 pub struct GrowthThreshold {

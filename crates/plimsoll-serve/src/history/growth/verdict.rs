@@ -45,6 +45,15 @@ pub(super) struct Slot {
 }
 
 /// What the readings of a site show.
+///
+/// ```
+/// use plimsoll::history::{Verdict, growth};
+///
+/// for site in growth().sites.iter().filter(|site| site.verdict >= Verdict::Unsteady) {
+///     println!("{} bytes in use, {}", site.bytes, site.verdict);
+/// }
+/// assert_eq!(Verdict::Leaking.to_string(), "leaking");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
