@@ -1,6 +1,16 @@
 //! An allocator's memory for blocks of each size.
 
 /// One of an allocator's size classes, and its memory.
+///
+/// ```
+/// use plimsoll::stats::backend::SizeClass;
+///
+/// // A slab of 64 KiB for blocks of up to 48 bytes, with 100 blocks in use.
+/// let (largest, in_use, active) = (48, 100, 64 << 10);
+/// let class =
+///     SizeClass { largest, room: active / 48, in_use, in_use_bytes: 48 * in_use, active };
+/// assert!(class.in_use <= class.room && class.in_use_bytes <= class.active);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeClass {
     /// The largest block of the class, in bytes; `usize::MAX` without a limit.

@@ -37,6 +37,20 @@ pub const LARGEST_CLASS: usize = 32 << 10;
 /// An implementation is named by `Alloc::with_backend`.
 /// `mem_stats()` and `free_os_memory()` call the
 /// backend that the process has registered: see [`backend()`].
+///
+/// ```
+/// use plimsoll::stats::backend::{Backend, Figure, Pages};
+///
+/// /// Of an allocator with one region of 64 MiB. `Alloc::with_backend` names it.
+/// struct Region;
+///
+/// impl Backend for Region {
+///     fn name(&self) -> &'static str { "region" }
+///     fn pages(&self) -> Pages { Pages { reserved: Figure::exact(64 << 20), ..Pages::ABSENT } }
+///     fn purge(&self) {}
+/// }
+/// assert_eq!(Region.pages().reserved.known(), Some(64 << 20));
+/// ```
 pub trait Backend: Sync {
     /// Returns the allocator's name. Backends with the same name count as the same.
     fn name(&self) -> &'static str;

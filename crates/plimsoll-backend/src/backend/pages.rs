@@ -2,6 +2,14 @@
 
 /// The memory that an allocator has from the system, as far as it can report it. Each figure is
 /// read at a different instant; `MemStats` describes how it corrects for that.
+///
+/// ```
+/// let pages = plimsoll::mem_stats().pages;
+/// match (pages.committed.known(), pages.active.known()) {
+///     (Some(committed), Some(active)) => println!("{active} of {committed} bytes contain blocks"),
+///     _ => println!("the allocator does not report these"),
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pages {
     /// Address space for blocks, with or without memory behind it. Does not include `metadata`.
@@ -36,6 +44,14 @@ impl Pages {
 }
 
 /// A number of bytes, and its exactness.
+///
+/// ```
+/// use plimsoll::stats::{Exactness, Figure};
+///
+/// let figure = Figure::racy(64 << 20);
+/// assert_eq!((figure.known(), figure.exactness), (Some(64 << 20), Exactness::Racy));
+/// assert_eq!(Figure::ABSENT.known(), None);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figure {
     /// The number of bytes; 0 if absent.
@@ -45,6 +61,17 @@ pub struct Figure {
 }
 
 /// The exactness of a number.
+///
+/// ```
+/// use plimsoll::stats::Exactness;
+///
+/// let reserved = plimsoll::mem_stats().pages.reserved;
+/// match reserved.exactness {
+///     Exactness::Exact => println!("{} bytes", reserved.bytes),
+///     Exactness::Racy => println!("about {} bytes", reserved.bytes),
+///     Exactness::Absent => println!("unknown"),
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exactness {
     /// Correct to the byte at the instant of the reading: every event counts.

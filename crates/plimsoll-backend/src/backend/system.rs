@@ -8,6 +8,13 @@ use super::{Backend, Pages};
 ///
 /// With glibc, `purge` is `malloc_trim(0)`, which returns whole free pages of all arenas, and holds
 /// each arena's lock meanwhile. With other C libraries it does nothing.
+///
+/// ```
+/// use plimsoll::stats::backend::{Backend, Pages, System};
+///
+/// assert_eq!(System::PLAIN.name(), "system");
+/// assert_eq!(System::PLAIN.pages(), Pages::ABSENT);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct System {
     detailed: bool,

@@ -33,6 +33,17 @@ thread_local! {
 /// A set of labels, sorted by key.
 ///
 /// Comparing and copying costs as much as for a number.
+///
+/// ```
+/// use plimsoll::label::Labels;
+///
+/// let labels = Labels::of([("tenant", "acme"), ("route", "/search")]);
+/// assert_eq!(labels.get("tenant"), Some("acme"));
+/// assert_eq!(labels.to_string(), r#"{"route":"/search", "tenant":"acme"}"#);
+///
+/// let labels = labels.and([("route", "/index")]);
+/// assert_eq!((labels.len(), labels.get("route")), (2, Some("/index")));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Labels(u32);
 
@@ -168,6 +179,18 @@ pub fn with<K: AsRef<str>, V: AsRef<str>>(labels: impl IntoIterator<Item = (K, V
 }
 
 /// Restores the previous labels when it is dropped.
+///
+/// ```
+/// use plimsoll::label::{self, Guard};
+///
+/// fn serve(tenant: &str) -> Guard {
+///     label::with([("tenant", tenant)])
+/// }
+/// let guard = serve("acme");
+/// assert_eq!(label::current().get("tenant"), Some("acme"));
+/// drop(guard);
+/// assert_eq!(label::current().get("tenant"), None);
+/// ```
 #[derive(Debug)]
 pub struct Guard {
     before: Labels,

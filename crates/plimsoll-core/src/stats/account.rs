@@ -121,6 +121,18 @@ impl Account {
 }
 
 /// The counts of an [`Account`] at one instant. All figures are exact, in bytes.
+///
+/// ```
+/// use plimsoll::stats::{self, Account};
+///
+/// static BUFFERS: Account = Account::new("buffers");
+///
+/// BUFFERS.commit(64 << 10);
+/// let accounts = stats::accounts();
+/// let buffers = accounts.iter().find(|account| account.name == "buffers").unwrap();
+/// assert_eq!((buffers.committed, buffers.address_space()), (64 << 10, 64 << 10));
+/// assert_eq!(buffers.excess, 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AccountStats {

@@ -47,6 +47,19 @@ pub struct HeapStats {
 }
 
 /// Allocations and frees in one size class.
+///
+/// ```
+/// # #[global_allocator]
+/// # static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+/// # fn main() {
+/// let block = vec![0u8; 1000];
+/// let stats = plimsoll::heap_stats();
+/// let class = stats.by_class.iter().find(|class| class.size == 1000).unwrap();
+/// println!("{} blocks of {} bytes in use", class.mallocs - class.frees, class.size);
+/// assert!(class.mallocs > class.frees);
+/// # drop(block);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClassCounts {
@@ -59,6 +72,19 @@ pub struct ClassCounts {
 }
 
 /// Allocations and frees above 32 KiB, where bytes are counted as requested.
+///
+/// ```
+/// # #[global_allocator]
+/// # static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+/// # fn main() {
+/// let before = plimsoll::heap_stats().large;
+/// let block = vec![0u8; 100_001];
+/// let after = plimsoll::heap_stats().large;
+/// assert!(after.mallocs > before.mallocs);
+/// assert!(after.malloc_bytes - before.malloc_bytes >= 100_001);
+/// # drop(block);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LargeCounts {

@@ -11,6 +11,17 @@ use super::registry::Attached;
 
 /// A class of a collector's CPU time, other than pauses: Go's `/cpu/classes/gc/*` and
 /// `/cpu/classes/scavenge/*`.
+///
+/// ```
+/// use plimsoll::gc::{Collector, CpuClass};
+/// use std::time::Duration;
+///
+/// let collector = Collector::register("script")?;
+/// let marked = Duration::from_millis(5);
+/// collector.add_cpu_time(CpuClass::MarkDedicated, marked);
+/// assert!(plimsoll::cpu_stats().gc_mark_dedicated >= marked);
+/// # Ok::<(), plimsoll::gc::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CpuClass {
@@ -32,6 +43,17 @@ impl CpuClass {
 
 /// A guard: the thread works for a collector until it is dropped. Returned by
 /// [`Collector::work`](super::Collector::work).
+///
+/// ```
+/// use plimsoll::gc::{Collector, CpuClass};
+///
+/// let collector = Collector::register("script")?;
+/// let work = collector.work(CpuClass::MarkAssist);
+/// // Mark.
+/// drop(work);
+/// println!("{:?} of CPU time", plimsoll::cpu_stats().gc_mark_assist);
+/// # Ok::<(), plimsoll::gc::Error>(())
+/// ```
 #[must_use = "the time is measured until this is dropped"]
 #[derive(Debug)]
 pub struct Work {

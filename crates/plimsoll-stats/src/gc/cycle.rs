@@ -13,6 +13,18 @@ use plimsoll_core::wakeup;
 use super::record::{Record, Termination};
 
 /// The reason for a cycle.
+///
+/// ```
+/// use plimsoll::gc::{Cause, Collector};
+///
+/// let collector = Collector::register("script")?;
+/// // The script called its function `collect`.
+/// let cycle = collector.begin(Cause::Forced);
+/// cycle.mark_termination().finish(4 << 20, 8 << 20);
+/// cycle.end();
+/// assert_eq!(collector.stats().forced_cycles, 1);
+/// # Ok::<(), plimsoll::gc::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// The collector decided to begin it.
@@ -35,6 +47,20 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// the cycle is *abandoned*. It is counted as abandoned, not as a cycle, and its pauses count
 /// towards the next completed cycle. A cycle that is still open when the collector begins another
 /// ends in the same way.
+///
+/// ```
+/// # use plimsoll::gc::{Cause, Collector};
+/// # let collector = Collector::register("script")?;
+/// let cycle = collector.begin(Cause::Automatic);
+/// // Mark.
+/// cycle.mark_termination().finish(4 << 20, 8 << 20);
+/// let sweep = cycle.sweep();
+/// // Free what is dead.
+/// drop(sweep);
+/// cycle.end();
+/// assert_eq!(collector.stats().cycles, 1);
+/// # Ok::<(), plimsoll::gc::Error>(())
+/// ```
 #[must_use = "the cycle ends when this is dropped"]
 #[derive(Debug)]
 pub struct Cycle {
@@ -142,6 +168,19 @@ fn finish(attached: &Attached, state: u64, forced: bool) {
 
 /// A pause of the program for a collection; it ends when this is dropped. Returned by
 /// [`Cycle::pause`].
+///
+/// ```
+/// # use plimsoll::gc::{Cause, Collector};
+/// # let collector = Collector::register("script")?;
+/// # let cycle = collector.begin(Cause::Automatic);
+/// let pause = cycle.pause();
+/// // Stop the threads.
+/// pause.stopped();
+/// // Find the roots, and let the threads run again.
+/// pause.end();
+/// assert_eq!(collector.stats().pauses, 1);
+/// # Ok::<(), plimsoll::gc::Error>(())
+/// ```
 #[must_use = "the pause ends when this is dropped"]
 #[derive(Debug)]
 pub struct Pause {
@@ -169,6 +208,19 @@ impl Drop for Pause {
 /// The pause in which marking ends. Returned by [`Cycle::mark_termination`].
 ///
 /// If it is dropped without [`MarkTermination::finish`], it counts as an ordinary pause.
+///
+/// ```
+/// # use plimsoll::gc::{Cause, Collector};
+/// # let collector = Collector::register("script")?;
+/// # let cycle = collector.begin(Cause::Automatic);
+/// let mut termination = cycle.mark_termination();
+/// // Stop the threads, and mark the rest.
+/// termination.scanned(3 << 20, 64 << 10, 8 << 10);
+/// termination.finish(4 << 20, 8 << 20);
+/// let stats = collector.stats();
+/// assert_eq!((stats.live_bytes, stats.goal_bytes), (4 << 20, 8 << 20));
+/// # Ok::<(), plimsoll::gc::Error>(())
+/// ```
 #[must_use = "marking is over when `finish` is called"]
 #[derive(Debug)]
 pub struct MarkTermination {
@@ -227,6 +279,18 @@ impl MarkTermination {
 
 /// A guard: frees of the calling thread belong to the sweep until it is dropped. Returned by
 /// [`Cycle::sweep`].
+///
+/// ```
+/// # use plimsoll::gc::{Cause, Collector};
+/// # let collector = Collector::register("script")?;
+/// # let cycle = collector.begin(Cause::Automatic);
+/// cycle.mark_termination().finish(4 << 20, 8 << 20);
+/// let sweep = cycle.sweep();
+/// // Free what is dead.
+/// drop(sweep);
+/// assert_eq!(collector.stats().misuses, 0);
+/// # Ok::<(), plimsoll::gc::Error>(())
+/// ```
 #[must_use = "the thread no longer sweeps when this is dropped"]
 #[derive(Debug)]
 pub struct Sweep {

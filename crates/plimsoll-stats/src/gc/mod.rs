@@ -28,12 +28,36 @@ use registry::{Attached, LONGEST_NAME, REQUESTED};
 /// A garbage collector. Its figures stay in the sums after it is dropped.
 ///
 /// All methods may be called by any thread.
+///
+/// ```
+/// use plimsoll::gc::{Cause, Collector};
+///
+/// let collector = Collector::register("script")?;
+/// let cycle = collector.begin(Cause::Automatic);
+/// cycle.mark_termination().finish(4 << 20, 8 << 20);
+/// cycle.end();
+/// assert_eq!(collector.stats().cycles, 1);
+/// # Ok::<(), plimsoll::gc::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Collector {
     attached: Arc<Attached>,
 }
 
 /// An event that a collector counts in addition to its cycles.
+///
+/// ```
+/// use plimsoll::gc::{Collector, Counter};
+/// use plimsoll::metrics::{self, Sample, Value};
+///
+/// let collector = Collector::register("script")?;
+/// collector.add(Counter::FinalizersExecuted, 3);
+///
+/// let mut sample = [Sample::new("/gc/finalizers/executed:finalizers")];
+/// metrics::read(&mut sample);
+/// assert!(matches!(sample[0].value, Value::Uint64(3..)));
+/// # Ok::<(), plimsoll::gc::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Counter {
@@ -52,6 +76,14 @@ impl Counter {
 }
 
 /// The reason why a collector could not be registered.
+///
+/// ```
+/// use plimsoll::gc::{Collector, Error};
+///
+/// let error = Collector::register("").unwrap_err();
+/// assert_eq!(error, Error::EmptyName);
+/// assert_eq!(error.to_string(), "the name of a collector must not be empty");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -164,6 +196,16 @@ impl Collector {
 }
 
 /// The figures of one collector, or of all collectors with one name, including dropped ones.
+///
+/// ```
+/// # let collector = plimsoll::gc::Collector::register("script")?;
+/// for stats in plimsoll::gc::collectors() {
+///     println!("{}: {} cycles, paused for {:?}", stats.name, stats.cycles, stats.pause_total);
+///     assert!(stats.forced_cycles <= stats.cycles);
+/// }
+/// # drop(collector);
+/// # Ok::<(), plimsoll::gc::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CollectorStats {

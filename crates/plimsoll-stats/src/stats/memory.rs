@@ -155,6 +155,14 @@ pub struct MemStats {
 
 /// Allocations and frees in one of Go's size classes: sizes above the previous class's, up to
 /// `size`.
+///
+/// ```
+/// let stats = plimsoll::mem_stats();
+/// for class in stats.by_size.iter().filter(|class| class.mallocs > class.frees) {
+///     println!("{} blocks of up to {} bytes", class.mallocs - class.frees, class.size);
+/// }
+/// assert_eq!(stats.by_size[60].size, 18432);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BySize {

@@ -6,6 +6,12 @@ use plimsoll_core::histogram::Histogram;
 
 /// The activities of tasks, and the times for which they have waited and run. Read by
 /// [`metrics()`].
+///
+/// ```
+/// let metrics = plimsoll::task::metrics();
+/// println!("{} of {} tasks wait", metrics.waiting, metrics.alive);
+/// assert!(metrics.alive <= metrics.created);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TaskMetrics {

@@ -51,6 +51,21 @@ pub use tracked::{TrackExt, Tracked, track};
 
 /// The number of a task. No other task or thread of the process ever has it. The tasks that one
 /// thread creates have ascending numbers.
+///
+/// ```
+/// use plimsoll::task::{self, TrackExt};
+///
+/// # fn block_on<F: Future>(task: F) -> F::Output {
+/// #     use std::task::{Context, Poll, Waker};
+/// #     match std::pin::pin!(task).poll(&mut Context::from_waker(Waker::noop())) {
+/// #         Poll::Ready(output) => output,
+/// #         Poll::Pending => unreachable!(),
+/// #     }
+/// # }
+/// let task = async { task::current() }.tracked();
+/// let id = task.id();
+/// assert_eq!(block_on(task), id);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u64);
 

@@ -10,6 +10,17 @@ use plimsoll_core::label::Labels;
 use plimsoll_core::stack::TABLE;
 
 /// A task at the instant of [`tasks`](super::tasks).
+///
+/// ```
+/// use plimsoll::task::{TrackExt, tasks};
+///
+/// let future = async {}.tracked_as("server").label("tenant", "acme");
+/// let tasks = tasks();
+/// let task = tasks.iter().find(|task| Some(task.id()) == future.id()).unwrap();
+/// println!("{} of {}, polled {} times", task.type_name(), task.location(), task.polls());
+/// assert_eq!(task.name(), Some("server"));
+/// assert_eq!(task.labels().get("tenant"), Some("acme"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct TaskRecord {
     seen: Seen,
@@ -17,6 +28,19 @@ pub struct TaskRecord {
 }
 
 /// The activity of a task.
+///
+/// ```
+/// use plimsoll::task::{TaskState, TrackExt, tasks};
+///
+/// let mut future = Box::pin(std::future::pending::<()>().tracked());
+/// let id = future.id();
+/// let state = || tasks().into_iter().find(|task| Some(task.id()) == id).unwrap().state();
+/// assert_eq!(state(), TaskState::New);
+/// # use std::task::{Context, Waker};
+/// # assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+/// // After its first poll, in which it cloned no waker:
+/// assert_eq!(state(), TaskState::NoWaker);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TaskState {

@@ -26,6 +26,22 @@ use plimsoll_core::label::{self, Labels};
 /// It is 16 bytes larger than the wrapped future, and uses 128 bytes elsewhere. It is `Send`, `Sync`
 /// and `Unpin` if the wrapped future is, and behaves like it. A tracked future that another task
 /// awaits is a task nested in that one.
+///
+/// ```
+/// use plimsoll::task::{Tracked, track};
+///
+/// # fn block_on<F: Future>(task: F) -> F::Output {
+/// #     use std::task::{Context, Poll, Waker};
+/// #     match std::pin::pin!(task).poll(&mut Context::from_waker(Waker::noop())) {
+/// #         Poll::Ready(output) => output,
+/// #         Poll::Pending => unreachable!(),
+/// #     }
+/// # }
+/// fn session(tenant: &str) -> Tracked<impl Future<Output = i32>> {
+///     track(async { 42 }).named("session").label("tenant", tenant)
+/// }
+/// assert_eq!(block_on(session("acme")), 42);
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Tracked<F> {
     /// `None` if no slot was free.
@@ -63,6 +79,17 @@ pub(super) fn track_at<F: Future>(future: F, location: &'static Location<'static
 }
 
 /// Adds futures to the task profile.
+///
+/// ```
+/// use plimsoll::task::{TrackExt, tasks};
+///
+/// async fn serve() {}
+///
+/// // For an executor: `spawn(serve().tracked_as("server"))` instead of `spawn(serve())`.
+/// let task = serve().tracked_as("server");
+/// assert!(tasks().iter().any(|task| task.name() == Some("server")));
+/// # drop(task);
+/// ```
 pub trait TrackExt: Future + Sized {
     /// Returns this future, in the task profile: see [`track`].
     #[track_caller]

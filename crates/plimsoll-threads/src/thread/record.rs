@@ -7,10 +7,28 @@ use plimsoll_core::label::Labels;
 use plimsoll_core::{internal_scope, overhead};
 
 /// A thread of the program at the moment at which [`threads`] read it.
+///
+/// ```
+/// for thread in plimsoll::thread::threads() {
+///     let waited = thread.waited().unwrap_or_default();
+///     println!("{}: {:?} for {waited:?}, {}", thread.name(), thread.state(), thread.labels());
+///     assert_ne!(thread.id(), 0);
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct ThreadRecord(Thread);
 
 /// The state of a thread.
+///
+/// ```
+/// use plimsoll::thread::{ThreadState, threads};
+///
+/// let threads = threads();
+/// let waiting = threads.iter().filter(|thread| thread.state() == ThreadState::Waiting);
+/// println!("{} of {} threads wait", waiting.count(), threads.len());
+/// // The first is the calling thread.
+/// assert_eq!(threads[0].state(), ThreadState::Running);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ThreadState {

@@ -55,6 +55,19 @@ where
 }
 
 /// A scope for [`scope`], like [`std::thread::Scope`].
+///
+/// ```
+/// use plimsoll::thread::{self, Scope};
+///
+/// fn increment<'scope>(scope: &'scope Scope<'scope, '_>, numbers: &'scope mut [i32]) {
+///     for number in numbers {
+///         scope.spawn(move || *number += 1);
+///     }
+/// }
+/// let mut numbers = [1, 2, 3];
+/// thread::scope(|scope| increment(scope, &mut numbers));
+/// assert_eq!(numbers, [2, 3, 4]);
+/// ```
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Scope<'scope, 'env: 'scope>(std::thread::Scope<'scope, 'env>);
@@ -84,6 +97,15 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 }
 
 /// A builder for [`spawn`] and [`scope`], like [`std::thread::Builder`].
+///
+/// ```
+/// use plimsoll::thread::Builder;
+///
+/// let builder = Builder::new().name("worker".to_owned()).stack_size(1 << 20);
+/// let worker = builder.spawn(|| std::thread::current().name() == Some("worker"))?;
+/// assert!(worker.join().unwrap());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Builder(std::thread::Builder);
 

@@ -42,6 +42,16 @@ use plimsoll_threads::thread;
 use plimsoll_threads::thread::stacks::{self, Stack};
 
 /// Resident memory by owner. Returned by [`reconcile()`]; its `Display` is a table.
+///
+/// ```
+/// let memory = plimsoll::reconcile();
+/// println!("{memory}");
+/// if let Some(share) = memory.unexplained_share() {
+///     println!("{:.1} % of the resident memory is in no row", 100.0 * share);
+/// }
+/// let rows: u64 = memory.rows.iter().map(|row| row.resident).sum();
+/// assert_eq!(memory.explained(), rows);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Reconciliation {
@@ -56,6 +66,15 @@ pub struct Reconciliation {
 }
 
 /// One owner of memory.
+///
+/// ```
+/// let mut rows = plimsoll::reconcile().rows;
+/// rows.sort_by_key(|row| std::cmp::Reverse(row.resident));
+/// for row in rows.iter().take(3) {
+///     println!("{}: {} bytes", row.name, row.resident);
+/// }
+/// assert!(rows.iter().any(|row| row.name == "stacks"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Row {
@@ -70,6 +89,17 @@ pub struct Row {
 }
 
 /// The source of a figure.
+///
+/// ```
+/// use plimsoll::stats::{Account, Basis};
+///
+/// static POOL: Account = Account::new("pool");
+///
+/// POOL.commit(64 << 10);
+/// let rows = plimsoll::reconcile().rows;
+/// let pool = rows.iter().find(|row| row.name == "pool").unwrap();
+/// assert_eq!((pool.resident, pool.basis), (64 << 10, Basis::Reported));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The kernel reported it for the owner's mappings.
@@ -80,6 +110,12 @@ pub enum Basis {
 }
 
 /// The kernel's figures for the process, in bytes: the sums over its mappings.
+///
+/// ```
+/// if let Some(kernel) = plimsoll::reconcile().kernel {
+///     println!("{} of {} resident bytes are in no file", kernel.anonymous, kernel.resident);
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelMemory {
@@ -98,6 +134,15 @@ pub struct KernelMemory {
 
 /// The control group's figures, in bytes. They cover all processes of the group, and include cached
 /// files that these have read.
+///
+/// ```
+/// if let Some(group) = plimsoll::reconcile().cgroup {
+///     match group.limit {
+///         Some(limit) => println!("{} of {limit} bytes in use", group.current),
+///         None => println!("{} bytes in use, without a limit", group.current),
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CgroupMemory {
@@ -143,7 +188,7 @@ impl Reconciliation {
 ///   (2.33 and later) reports it. To count its free memory, glibc holds each arena's lock while it walks
 ///   the free chunks: 10 us for a thousand of them, and more than 100 ms for half a million. Other C
 ///   libraries report nothing: there, one row has this memory and the free one.
-/// * *stacks* is the touched part of threads' stacks; *stacks: kept for next threads* are stacks of
+/// * *stacks* is the touched part of threads' stacks; *stacks: cached for new threads* are stacks of
 ///   ended threads that the C library keeps.
 /// * Plimsoll's own memory is a row, and the program's sampled blocks are another.
 /// * Each [`Account`](super::Account) in use is a row with its committed bytes.

@@ -21,6 +21,16 @@ use plimsoll_ledger::size_class::LARGEST;
 
 /// The space in the allocator's pages beyond the program's blocks. Returned by [`fragmentation()`];
 /// its `Display` is a table.
+///
+/// ```
+/// match plimsoll::stats::fragmentation() {
+///     Ok(space) => {
+///         println!("{space}");
+///         assert!(space.sparse() <= space.active());
+///     }
+///     Err(unavailable) => println!("{unavailable}"),
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fragmentation {
@@ -33,6 +43,15 @@ pub struct Fragmentation {
 }
 
 /// The allocator's space for blocks of a range of sizes, and the program's blocks of these sizes.
+///
+/// ```
+/// if let Ok(space) = plimsoll::stats::fragmentation() {
+///     for class in &space.classes {
+///         println!("{} bytes in use up to size {}", class.in_use_bytes, class.largest);
+///         println!("{} bytes of the pages are free", class.sparse());
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClassSpace {
@@ -61,6 +80,13 @@ pub struct ClassSpace {
 }
 
 /// Live blocks of the program.
+///
+/// ```
+/// if let Ok(space) = plimsoll::stats::fragmentation() {
+///     let large = space.large;
+///     println!("{} blocks above 32 KiB, of {} bytes", large.blocks, large.bytes);
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Live {
@@ -71,6 +97,16 @@ pub struct Live {
 }
 
 /// Why no figures are available.
+///
+/// ```
+/// use plimsoll::stats::{Unavailable, fragmentation};
+///
+/// match fragmentation() {
+///     Ok(space) => println!("{} bytes are free", space.sparse()),
+///     Err(Unavailable::NoBackend) => println!("the program does not use `plimsoll::Alloc`"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unavailable {
