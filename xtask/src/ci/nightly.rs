@@ -2,7 +2,7 @@
 //! The short form of each but fuzzing, servers, criterion, other targets and soaks is part of CI; of ThreadSanitizer, that is
 //! the tests of locks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use super::PREBUILT_JEMALLOC;
@@ -38,14 +38,22 @@ pub fn nightly(root: &Path, extent: Extent) -> Result<(), String> {
     if let Some(fuzzing) = fuzzing {
         fuzzing.finish(&steps)?;
     }
+    // One processor counts instructions, and the page's tools wait for the network.
+    let packages = match extent {
+        Extent::Short => Some(start_packages(&steps)?),
+        Extent::Full => None,
+    };
     costs(&steps, extent)?;
     page(&steps, extent)?;
-    servers(&steps, extent)?;
-    criterion(&steps, extent)?;
-    packages(&steps, extent)?;
+    if let Some(packages) = packages {
+        packages.finish(&steps)?;
+    }
     match extent {
         Extent::Short => Ok(()),
         Extent::Full => {
+            servers(&steps)?;
+            criterion(&steps)?;
+            verified_packages(&steps)?;
             other_targets(&steps)?;
             soaks(&steps)
         }
@@ -143,31 +151,39 @@ fn sanitizers(steps: &Steps, extent: Extent) -> Result<(), String> {
     )
 }
 
-/// A fuzzer that runs beside other steps, and ends on drop.
-struct Fuzzing {
-    fuzzer: Child,
+/// A command that runs beside other steps, and ends on drop.
+struct Beside {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
 }
 
-impl Fuzzing {
+impl Beside {
+    fn start(steps: &Steps, name: &'static str, command: &str, log: &str) -> Result<Self, String> {
+        let log = PathBuf::from(steps.path(log));
+        let child = steps.start(&[], command, &log)?;
+        Ok(Self { name, child, log })
+    }
+
     fn finish(mut self, steps: &Steps) -> Result<(), String> {
-        steps.step("results of fuzzing");
-        let status = self.fuzzer.wait().map_err(|error| error.to_string())?;
-        let log = std::fs::read_to_string(steps.path("target/ci/fuzz/log")).unwrap_or_default();
+        steps.step(self.name);
+        let status = self.child.wait().map_err(|error| error.to_string())?;
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let shown = if status.success() { 8 } else { 40 };
         println!("{}", lines[lines.len().saturating_sub(shown)..].join("\n"));
         match status.success() {
             true => Ok(()),
-            false => Err(format!("the fuzzer of the profile reader: {status}")),
+            false => Err(format!("{}: {status}", self.name)),
         }
     }
 }
 
-impl Drop for Fuzzing {
+impl Drop for Beside {
     fn drop(&mut self) {
-        // Both calls fail if the fuzzer has already ended.
-        let _ = self.fuzzer.kill();
-        let _ = self.fuzzer.wait();
+        // Both calls fail if the command has already ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -188,7 +204,7 @@ fn build_fuzzer(steps: &Steps) -> Result<(), String> {
 }
 
 /// Builds the fuzzer of the reader of profiles, and starts it.
-fn start_fuzzing(steps: &Steps) -> Result<Fuzzing, String> {
+fn start_fuzzing(steps: &Steps) -> Result<Beside, String> {
     steps.step("fuzzing the reader of profiles");
     let target = target()?;
     let corpus = steps.path("target/ci/fuzz/corpus");
@@ -198,15 +214,15 @@ fn start_fuzzing(steps: &Steps) -> Result<Fuzzing, String> {
         "cargo test --workspace --test mutate seeds",
     )?;
     build_fuzzer(steps)?;
-    let fuzzer = steps.start(
-        &[],
+    Beside::start(
+        steps,
+        "results of fuzzing",
         &format!(
             "target/ci/fuzz/target/{target}/release/profile -max_total_time=3600 \
              -print_final_stats=1 -artifact_prefix=target/ci/fuzz/ {corpus}"
         ),
-        Path::new(&steps.path("target/ci/fuzz/log")),
-    )?;
-    Ok(Fuzzing { fuzzer })
+        "target/ci/fuzz/log",
+    )
 }
 
 /// Tests the features that the gate's tests lack. These have all features but the allocators and those
@@ -350,10 +366,7 @@ fn page(steps: &Steps, extent: Extent) -> Result<(), String> {
 
 /// Tests the pages in the servers of web frameworks. These take minutes to compile, so the short form
 /// leaves them out; the gate checks that the guide has their code.
-fn servers(steps: &Steps, extent: Extent) -> Result<(), String> {
-    if extent == Extent::Short {
-        return Ok(());
-    }
+fn servers(steps: &Steps) -> Result<(), String> {
     steps.step("servers of web frameworks");
     let features = match steps.succeeds("cmake --version") {
         true => "--features pingora",
@@ -366,10 +379,7 @@ fn servers(steps: &Steps, extent: Extent) -> Result<(), String> {
 }
 
 /// Tests the measurements for criterion, which takes half a minute to compile.
-fn criterion(steps: &Steps, extent: Extent) -> Result<(), String> {
-    if extent == Extent::Short {
-        return Ok(());
-    }
+fn criterion(steps: &Steps) -> Result<(), String> {
     steps.step("measurements for criterion");
     apart(steps, "crates/plimsoll-criterion", "")?;
     // Once, without analysis.
@@ -391,21 +401,24 @@ fn apart(steps: &Steps, folder: &str, features: &str) -> Result<(), String> {
     steps.run(&format!("cargo test {options}"))
 }
 
-/// Checks that the packages can be made; the full form also builds each from its package.
-fn packages(steps: &Steps, extent: Extent) -> Result<(), String> {
+/// Checks that the packages can be made, beside the next steps.
+fn start_packages(steps: &Steps) -> Result<Beside, String> {
+    Beside::start(
+        steps,
+        "packages",
+        "cargo publish --quiet --workspace --dry-run --no-verify --allow-dirty",
+        "target/ci/packages",
+    )
+}
+
+/// Builds each package from what is published, and checks licences.
+fn verified_packages(steps: &Steps) -> Result<(), String> {
     steps.step("packages");
-    match extent {
-        Extent::Short => {
-            steps.run("cargo publish --quiet --workspace --dry-run --no-verify --allow-dirty")
-        }
-        Extent::Full => {
-            steps.run("cargo publish --workspace --dry-run --allow-dirty")?;
-            if !steps.succeeds("cargo deny --version") {
-                steps.run("cargo install --quiet --locked cargo-deny")?;
-            }
-            steps.run("cargo deny --all-features check bans licenses sources")
-        }
+    steps.run("cargo publish --workspace --dry-run --allow-dirty")?;
+    if !steps.succeeds("cargo deny --version") {
+        steps.run("cargo install --quiet --locked cargo-deny")?;
     }
+    steps.run("cargo deny --all-features check bans licenses sources")
 }
 
 /// Checks all targets with all features, runs a program on each platform at hand, and the tests on
