@@ -10,6 +10,24 @@ pub fn thread() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Returns the CPU time of all children that have ended.
+pub fn children() -> u64 {
+    let usage = usage(libc::RUSAGE_CHILDREN);
+    let microseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+    (microseconds(usage.ru_utime) + microseconds(usage.ru_stime)) * 1000
+}
+
+/// Returns what the process, the thread or the children (`RUSAGE_*`) have used.
+pub fn usage(who: libc::c_int) -> libc::rusage {
+    // SAFETY: all zeros is a valid `rusage`, which the call fills.
+    unsafe {
+        let mut usage = std::mem::zeroed();
+        let failed = libc::getrusage(who, &raw mut usage);
+        assert_eq!(failed, 0, "the usage can be read");
+        usage
+    }
+}
+
 /// Returns the elapsed time.
 pub fn wall() -> u64 {
     read(libc::CLOCK_MONOTONIC)

@@ -1,7 +1,8 @@
 //! Many threads that run a task once on request, and sleep otherwise.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, RwLock};
+use std::thread::{Builder, JoinHandle};
 
 /// A crew of threads, which end when it is dropped.
 pub struct Crew {
@@ -11,40 +12,25 @@ pub struct Crew {
 
 #[derive(Default)]
 struct Board {
-    state: Mutex<State>,
-    changed: Condvar,
-    finished: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    turns: u64,
-    /// The number of threads that have finished the current turn.
-    done: usize,
-    over: bool,
+    /// Where the threads and their crew meet before and after each turn; there is none, and it is
+    /// locked, until all threads were started.
+    meeting: RwLock<Option<Barrier>>,
+    over: AtomicBool,
 }
 
 impl Board {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread panics")
+    fn meet(&self) {
+        let meeting = self.meeting.read().expect("no thread panics");
+        meeting.as_ref().expect("all were started").wait();
     }
 
     /// Runs `work` once in each turn, on each thread.
     fn serve(&self, work: fn()) {
-        let mut seen = 0;
-        loop {
-            let asked = self
-                .changed
-                .wait_while(self.state(), |state| state.turns == seen && !state.over);
-            let state = asked.expect("no thread panics");
-            if state.over {
-                return;
-            }
-            seen = state.turns;
-            drop(state);
+        self.meet();
+        while !self.over.load(Ordering::Relaxed) {
             work();
-            self.state().done += 1;
-            self.finished.notify_one();
+            self.meet();
+            self.meet();
         }
     }
 }
@@ -52,23 +38,19 @@ impl Board {
 /// Small stacks, because there are many threads.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Mappings of a thread: its stack and its signal stack, a guard page of each, and one spare.
-const MAPPINGS: usize = 5;
-
 impl Crew {
     /// Starts `count` threads, or as many as the system permits, that do `work` once in each turn.
     pub fn start(count: usize, work: fn()) -> Self {
         let board = Arc::<Board>::default();
-        let count = count.min(mappings_limit() / MAPPINGS);
-        let mut threads = Vec::with_capacity(count);
-        for _ in 0..count {
+        let mut meeting = board.meeting.write().expect("no thread panics");
+        let start = |_| {
             let board = Arc::clone(&board);
-            let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
-            match builder.spawn(move || board.serve(work)) {
-                Ok(thread) => threads.push(thread),
-                Err(_) => break,
-            }
-        }
+            let builder = Builder::new().stack_size(STACK_BYTES);
+            builder.spawn(move || board.serve(work)).ok()
+        };
+        let threads: Vec<_> = (0..count).map_while(start).collect();
+        *meeting = Some(Barrier::new(threads.len() + 1));
+        drop(meeting);
         Self { board, threads }
     }
 
@@ -79,32 +61,17 @@ impl Crew {
 
     /// Lets each thread do its work once; returns when all have finished.
     pub fn turn(&self) {
-        let mut state = self.board.state();
-        state.turns += 1;
-        state.done = 0;
-        self.board.changed.notify_all();
-        let size = self.size();
-        let finished = self
-            .board
-            .finished
-            .wait_while(state, |state| state.done < size);
-        drop(finished.expect("no thread panics"));
+        self.board.meet();
+        self.board.meet();
     }
 }
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        self.board.state().over = true;
-        self.board.changed.notify_all();
+        self.board.over.store(true, Ordering::Relaxed);
+        self.board.meet();
         for thread in self.threads.drain(..) {
             thread.join().expect("no thread panics");
         }
     }
-}
-
-/// Returns how many more mappings this process may have, minus a reserve.
-fn mappings_limit() -> usize {
-    let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count");
-    let limit = limit.ok().and_then(|text| text.trim().parse().ok());
-    limit.map_or(usize::MAX, |limit: usize| limit.saturating_sub(4096))
 }

@@ -1,7 +1,9 @@
-//! Shared code of the measuring programs. No module uses Plimsoll, so that programs that measure
+//! Shared code of the measuring programs. No function uses Plimsoll, so that programs that measure
 //! without it do not contain it.
 
+pub mod arguments;
 pub mod callgrind;
+pub mod calls;
 pub mod children;
 pub mod clock;
 pub mod crew;
@@ -12,5 +14,7 @@ pub mod pairs;
 pub mod process_memory;
 pub mod pthread;
 pub mod quantiles;
+pub mod rounds;
+pub mod table;
 pub mod thread_memory;
 pub mod waits;

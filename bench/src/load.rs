@@ -8,14 +8,12 @@ use std::thread::JoinHandle;
 use crate::pairs::Random;
 
 /// The repeated work of each thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// Boxes a number and drops it.
     Tight,
     /// Replaces one of 1,000 live blocks by one of 16 to 511 bytes.
     RandomSizes,
-    /// Only keeps the processor busy.
-    Spin,
 }
 
 /// A set of threads, which end when it is dropped.
@@ -62,7 +60,6 @@ impl Work {
                     let (size, place) = random.size_and_place(live.len());
                     live[place] = Some(Vec::with_capacity(size));
                 }
-                Self::Spin => std::hint::spin_loop(),
             }
         }
         black_box(live);

@@ -2,27 +2,27 @@
 
 use std::process::Command;
 
-/// Returns a line each for the machine, the versions and the date.
-pub fn describe() -> String {
+/// Prints a line each for the machine, the versions and the date.
+pub fn print() {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
         .map_or("unknown processor", |(_, model)| model);
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
-    let virtual_machine = if cpuinfo.contains("hypervisor") {
-        ", virtual machine"
-    } else {
-        ""
+    let kind = match cpuinfo.contains("hypervisor") {
+        true => ", virtual machine",
+        false => "",
     };
-    format!(
-        "machine: {model}, {cpus} processors{virtual_machine}, Linux {}\nversions: plimsoll {}, {}, glibc {}\ndate: {}",
-        run("uname", &["-r"]),
+    let system = run("uname", &["-r"]);
+    println!("machine: {model}, {cpus} processors{kind}, Linux {system}");
+    println!(
+        "versions: plimsoll {}, {}, {}",
         env!("CARGO_PKG_VERSION"),
         run("rustc", &["--version"]),
-        run("getconf", &["GNU_LIBC_VERSION"]).trim_start_matches("glibc "),
-        run("date", &["+%Y-%m-%d"]),
-    )
+        run("getconf", &["GNU_LIBC_VERSION"]),
+    );
+    println!("date: {}\n", run("date", &["+%Y-%m-%d"]));
 }
 
 fn run(program: &str, arguments: &[&str]) -> String {

@@ -8,12 +8,12 @@
 
 use std::hint::black_box;
 
+use crate::arguments::number;
 use crate::clock;
 
 /// The `main` of each such program. Returns the number of pairs in all threads.
 pub fn main() -> usize {
-    let mut arguments = std::env::args().skip(1);
-    let work: fn(usize, u64) = match arguments.next().as_deref() {
+    let work: fn(usize, u64) = match std::env::args().nth(1).as_deref() {
         Some("tight") => tight,
         Some("random") => |pairs, seed| replace(pairs, seed, |size| size),
         Some("larger") => |pairs, seed| replace(pairs, seed, |size| 1025 + 8 * size),
@@ -22,13 +22,7 @@ pub fn main() -> usize {
         Some("realloc") => realloc,
         _ => panic!("the first argument is tight, random, larger, large, zeroed or realloc"),
     };
-    let pairs: usize = arguments
-        .next()
-        .and_then(|pairs| pairs.parse().ok())
-        .expect("a number of pairs");
-    let threads: usize = arguments
-        .next()
-        .map_or(1, |threads| threads.parse().expect("a number of threads"));
+    let (pairs, threads) = (number(2, 1), number(3, 1));
     let start = clock::process();
     if threads == 1 {
         work(pairs, 0);
@@ -42,6 +36,35 @@ pub fn main() -> usize {
     let all = pairs * threads;
     println!("{}", (clock::process() - start) as f64 / all as f64);
     all
+}
+
+/// Defines a program that runs pairs over this allocator alone.
+#[macro_export]
+macro_rules! bare_pairs {
+    ($allocator:path) => {
+        #[global_allocator]
+        static ALLOC: $allocator = $allocator;
+
+        fn main() {
+            $crate::pairs::main();
+        }
+    };
+}
+
+/// Defines a program that runs pairs over this allocator, with Plimsoll.
+#[macro_export]
+macro_rules! plimsoll_pairs {
+    ($allocator:path) => {
+        #[global_allocator]
+        static ALLOC: plimsoll::Alloc<$allocator> = plimsoll::Alloc::new($allocator);
+
+        fn main() {
+            let _plimsoll = plimsoll::start();
+            let pairs = $crate::pairs::main();
+            let counted = plimsoll::heap_stats().mallocs;
+            assert!(counted >= pairs as u64, "pairs are not counted");
+        }
+    };
 }
 
 fn tight(pairs: usize, _seed: u64) {

@@ -23,8 +23,3 @@ impl Status {
         number.and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 }
-
-/// Resets `VmHWM` to the current resident memory. Returns false if the system does not permit that.
-pub fn forget_peak() -> bool {
-    std::fs::write("/proc/self/clear_refs", "5").is_ok()
-}

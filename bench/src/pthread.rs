@@ -6,6 +6,7 @@ use std::hint::black_box;
 use std::sync::mpsc;
 use std::thread;
 
+use crate::arguments::number;
 use crate::clock;
 
 /// A name, whether the process has other threads, and the function that runs this many pairs. In a
@@ -22,16 +23,11 @@ pub const CASES: [Case; 4] = [
 
 /// The `main` of each such program.
 pub fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let name = arguments.next().expect("a case");
-    let pairs: usize = arguments
-        .next()
-        .and_then(|pairs| pairs.parse().ok())
-        .expect("a number of pairs");
-    let (_, has_threads, case) = CASES
-        .into_iter()
-        .find(|(case, ..)| *case == name)
-        .expect("one of the cases");
+    let name = std::env::args().nth(1).expect("a case");
+    let pairs = number(2, 1);
+    let mut cases = CASES.into_iter();
+    let case = cases.find(|(case, ..)| *case == name);
+    let (_, has_threads, case) = case.expect("one of the cases");
     let (end, ends) = mpsc::channel::<()>();
     let other = has_threads.then(|| thread::spawn(move || ends.recv()));
     case(pairs / 10);

@@ -82,7 +82,7 @@ const PROGRAMS: [Program; 16] = {
         program("hot_path", "15", "An allocation and its free", Lto),
         program("measure", "31", "Measured closures and accounts", Lto),
         program("inside", "5 50", "Programs with Plimsoll inside", Release),
-        program("sample", "15", "A sample, by the depth of the stack", Lto),
+        program("sample", "15", "A sample at a depth of 20", Lto),
         program("reader", "", "Reading statistics beside other threads", Lto),
         program("metrics", "", "Reading all metrics", Lto),
         program("memory", "7", "The memory of Plimsoll", Lto),
@@ -91,7 +91,7 @@ const PROGRAMS: [Program; 16] = {
         program("symbol_readers", "", "Names beside addr2line", Lto),
         program("waits", "15", "Block and mutex profiles", Lto),
         program("pthread", "15", "Locks of the C library", Pthread),
-        program("sync", "15", "Locks of plimsoll::sync", Lto),
+        program("sync", "", "Locks of plimsoll::sync", Lto),
         program("tasks", "11 1000000", "Tracked tasks", Lto),
         program(
             "programs",

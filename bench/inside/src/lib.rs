@@ -6,6 +6,33 @@
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+/// Defines a binary over an allocator without Plimsoll.
+#[macro_export]
+macro_rules! bare {
+    ($allocator:path) => {
+        #[global_allocator]
+        static ALLOC: $allocator = $allocator;
+
+        fn main() {
+            $crate::main();
+        }
+    };
+}
+
+/// Defines a binary over an allocator of Plimsoll, counted and sampled.
+#[macro_export]
+macro_rules! counted {
+    ($type:ty, $allocator:ident) => {
+        #[global_allocator]
+        static ALLOC: plimsoll::Alloc<$type> = plimsoll::Alloc::$allocator();
+
+        fn main() {
+            let _plimsoll = plimsoll::start();
+            $crate::main();
+        }
+    };
+}
+
 /// The `main` of each binary.
 pub fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -80,25 +107,7 @@ fn jaq(scale: usize) -> String {
 
 /// Runs JavaScript that creates objects, strings, arrays, maps and closures, in `scale` rounds.
 fn boa(scale: usize) -> String {
-    let script = format!(
-        r#"
-        function Node(key, value) {{ this.key = key; this.value = value; this.children = []; }}
-        let total = 0;
-        for (let round = 0; round < {scale}; round++) {{
-            const map = new Map();
-            const root = new Node("root", 0);
-            for (let i = 0; i < 400; i++) {{
-                const node = new Node("key" + i, [i, i * 2, i * 3]);
-                root.children.push(node);
-                map.set(node.key + ":" + (i % 10), () => node.value.map(x => x + 1));
-            }}
-            const text = JSON.stringify(root.children.slice(0, 100));
-            total += JSON.parse(text).reduce((sum, node) => sum + node.value[2], 0);
-            for (const [key, make] of map) total += make()[1] + key.split(":").length;
-            total += root.children.map(n => n.key.toUpperCase()).sort().join(",").length;
-        }}
-        "" + total"#
-    );
+    let script = include_str!("objects.js").replace("SCALE", &scale.to_string());
     let mut context = boa_engine::Context::default();
     let value = context
         .eval(boa_engine::Source::from_bytes(&script))

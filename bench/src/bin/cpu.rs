@@ -8,29 +8,29 @@
 //! 50, 30 and 20 % by the threads' clocks, and 200 threads that live for 10 ms of CPU time. *Wall*: the
 //! CPU time that a wall-clock profile takes beside 1,000 blocked threads and 100,000 tasks.
 
-use std::future::Future;
+use std::future::poll_fn;
 use std::hint::black_box;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
-use std::task::{Context, Waker};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll::metrics::{self, Sample, Value};
 use plimsoll::profile::{Detail, Snapshot, cpu, frames};
 use plimsoll::task::TrackExt;
-use plimsoll_bench::quantiles::{median, quantile};
-use plimsoll_bench::{clock, machine};
+use plimsoll_bench::arguments::number;
+use plimsoll_bench::crew::Crew;
+use plimsoll_bench::quantiles::median;
+use plimsoll_bench::rounds::ratio;
+use plimsoll_bench::{clock, machine, table};
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 fn main() {
-    let seconds: u64 = std::env::args()
-        .nth(1)
-        .map_or(30, |seconds| seconds.parse().expect("a number of seconds"));
-    println!("{}\n", machine::describe());
+    let seconds = number(1, 30) as u64;
+    machine::print();
     accuracy(seconds);
     cost(seconds);
     wall(seconds);
@@ -105,21 +105,12 @@ fn cost(seconds: u64) {
     });
     let handlers = handler_times();
     println!("CPU time of a computing program, and the handler at a depth of about 40\n");
-    println!("| samples | CPU time |\n|---|---|");
-    for (at, (name, _)) in MODES.iter().enumerate() {
-        let mut ratios: Vec<f64> = times[at]
-            .iter()
-            .zip(&times[0])
-            .map(|(with, off)| with / off)
-            .collect();
-        println!("| {name} | {:.4} |", median(&mut ratios));
+    table::head("| samples | CPU time |");
+    for ((name, _), with) in MODES.iter().zip(&times) {
+        println!("| {name} | {:.4} |", ratio(with, &times[0]));
     }
-    let counts: Vec<u64> = handlers
-        .0
-        .iter()
-        .zip(&before.0)
-        .map(|(now, then)| now - then)
-        .collect();
+    let counts = handlers.0.iter().zip(&before.0);
+    let counts: Vec<u64> = counts.map(|(now, then)| now - then).collect();
     let total: u64 = counts.iter().sum();
     assert!(total > 0, "no sample was taken");
     let upper = |share: f64| {
@@ -167,22 +158,16 @@ macro_rules! burners {
 
 burners!(uses_half 1 uses_three_tenths 2 uses_a_fifth 3 is_short 4);
 
-fn share(profile: &Snapshot, function: &str) -> f64 {
+/// Returns the time of the samples in whose stack the function is.
+fn time_of(profile: &Snapshot, function: &str) -> i64 {
     let ending = format!("::{function}");
-    let (mut sum, mut found) = (0, 0);
-    for record in profile.records() {
-        let time = record.value("cpu").expect("a type of the profile");
-        sum += time;
-        let names = frames(record.stack(), Detail::Names);
-        let is_there = names.iter().any(|frame| {
-            frame
-                .function
-                .as_ref()
-                .is_some_and(|name| name.ends_with(&ending))
-        });
-        found += if is_there { time } else { 0 };
-    }
-    100.0 * found as f64 / sum as f64
+    let is_in = |stack: &[usize]| {
+        let frames = frames(stack, Detail::Names);
+        let mut names = frames.iter().filter_map(|frame| frame.function.as_ref());
+        names.any(|name| name.ends_with(&ending))
+    };
+    let records = profile.records().filter(|record| is_in(record.stack()));
+    records.filter_map(|record| record.value("cpu")).sum()
 }
 
 fn accuracy(seconds: u64) {
@@ -217,17 +202,15 @@ fn accuracy(seconds: u64) {
     let of_short = short.load(Ordering::Relaxed) as f64 / used * 100.0;
     let rest = 100.0 - of_short;
     println!("accuracy at 100 Hz, {:.0} s of CPU time\n", used / 1e9);
-    println!("| function | share by clocks | share of samples |\n|---|---|---|");
+    table::head("| function | share by clocks | share of samples |");
     for (function, expected) in [
         ("uses_half", rest * 0.5),
         ("uses_three_tenths", rest * 0.3),
         ("uses_a_fifth", rest * 0.2),
         ("is_short", of_short),
     ] {
-        println!(
-            "| `{function}` | {expected:.2} % | {:.2} % |",
-            share(&profile, function)
-        );
+        let share = time_of(&profile, function) as f64 / sampled as f64 * 100.0;
+        println!("| `{function}` | {expected:.2} % | {share:.2} % |");
     }
     println!(
         "\nsum of samples: {:.4} of the process's CPU time\n",
@@ -238,49 +221,35 @@ fn accuracy(seconds: u64) {
 fn wall(seconds: u64) {
     const THREADS: usize = 1000;
     const TASKS: usize = 100_000;
-    let over = Arc::new(Barrier::new(THREADS + 1));
-    let threads: Vec<_> = (0..THREADS)
-        .map(|_| {
-            let over = Arc::clone(&over);
-            let builder = thread::Builder::new().stack_size(64 << 10);
-            builder.spawn(move || over.wait()).expect("a thread")
-        })
-        .collect();
+    let blocked = Crew::start(THREADS, || ());
+    assert_eq!(blocked.size(), THREADS, "the system permits the threads");
     let wakers: Arc<Mutex<Vec<Waker>>> = Arc::default();
     let mut context = Context::from_waker(Waker::noop());
-    let mut tasks: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+    let mut tasks = Vec::new();
     for _ in 0..TASKS {
         let wakers = Arc::clone(&wakers);
-        let mut task: Pin<Box<dyn Future<Output = ()>>> = Box::pin(
-            std::future::poll_fn(move |context| {
-                wakers
-                    .lock()
-                    .expect("no panic")
-                    .push(context.waker().clone());
-                std::task::Poll::Pending
-            })
-            .tracked_as("waits"),
-        );
+        let waits = poll_fn(move |context| {
+            let mut wakers = wakers.lock().expect("no panic");
+            wakers.push(context.waker().clone());
+            Poll::<()>::Pending
+        });
+        let mut task = Box::pin(waits.tracked_as("waits"));
         assert!(task.as_mut().poll(&mut context).is_pending());
         tasks.push(task);
     }
-    let mut shares: Vec<f64> = (0..3)
-        .map(|_| {
-            let (began, before) = (Instant::now(), clock::process());
-            let query = format!("seconds={seconds}");
-            // Names are resolved within, which is the larger part of a short recording.
-            let answer = plimsoll::http::handle("GET", "/debug/pprof/wall", &query);
-            assert_eq!(answer.status, 200);
-            (clock::process() - before) as f64 / began.elapsed().as_nanos() as f64 * 100.0
-        })
-        .collect();
-    println!(
-        "wall-clock profile of {seconds} s beside {THREADS} blocked threads and {TASKS} tasks: median {:.2} %, at most {:.2} % of one processor, with the resolution of names",
-        median(&mut shares.clone()),
-        quantile(&mut shares, 1.0)
-    );
-    over.wait();
-    for thread in threads {
-        thread.join().expect("it returns");
+    let mut shares = Vec::new();
+    for _ in 0..3 {
+        let (began, before) = (Instant::now(), clock::process());
+        let query = format!("seconds={seconds}");
+        // Names are resolved within, which is the larger part of a short recording.
+        let answer = plimsoll::http::handle("GET", "/debug/pprof/wall", &query);
+        assert_eq!(answer.status, 200);
+        let used = (clock::process() - before) as f64;
+        shares.push(used / began.elapsed().as_nanos() as f64 * 100.0);
     }
+    println!(
+        "wall-clock profile of {seconds} s beside {THREADS} blocked threads and {TASKS} tasks: median {:.2} % of one processor, with the resolution of names",
+        median(&shares)
+    );
+    drop(blocked);
 }

@@ -1,7 +1,7 @@
 //! Measures the cost of `plimsoll::measure`, and of accounts of tasks.
 //!
-//! `measure [ROUNDS]`, 15 rounds by default. Prints the median and the largest round's CPU time in
-//! nanoseconds: of a measurement of an empty closure, of the guard, of a pair of an allocation and its
+//! `measure [ROUNDS]`, 15 rounds by default. Prints the median of the rounds' CPU time in nanoseconds:
+//! of a measurement of an empty closure, of the guard, of a pair of an allocation and its
 //! free beside no measurement, and of a pair within one. Each round takes 200,000 of them.
 //!
 //! Then the CPU time of a request of a service on tokio, in microseconds, in alternating rounds: each
@@ -18,8 +18,9 @@ use std::io::{Read, Write as _};
 use plimsoll::measure;
 use plimsoll::measure::Measurement;
 use plimsoll::task::TrackExt;
-use plimsoll_bench::quantiles::median;
-use plimsoll_bench::{clock, machine};
+use plimsoll_bench::arguments::number;
+use plimsoll_bench::rounds::alternate;
+use plimsoll_bench::{clock, machine, table};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -34,10 +35,9 @@ fn pair() {
 }
 
 fn main() {
-    let rounds = std::env::args().nth(1);
-    let rounds: usize = rounds.map_or(15, |rounds| rounds.parse().expect("a number of rounds"));
-    println!("{}\n", machine::describe());
-    println!("| nanoseconds of CPU time | median | largest | target |\n|---|---|---|---|");
+    let rounds = number(1, 15);
+    machine::print();
+    table::head("| nanoseconds of CPU time | median | target |");
     let repeat = |work: &dyn Fn()| (0..REPETITIONS).for_each(|_| work());
     let works: [(&str, &str, &dyn Fn()); 4] = [
         ("an empty closure", "100", &|| {
@@ -53,19 +53,15 @@ fn main() {
         }),
     ];
     for (name, target, work) in works {
-        let round = |_| {
+        let [median] = alternate::<1>(rounds, |_| {
             let start = clock::thread();
             work();
             (clock::thread() - start) as f64 / REPETITIONS as f64
-        };
-        let mut times: Vec<f64> = (0..rounds.max(1)).map(round).collect();
-        let largest = times.iter().copied().fold(0.0, f64::max);
-        println!(
-            "| {name} | {:.1} | {largest:.1} | {target} |",
-            median(&mut times)
-        );
+        })
+        .medians();
+        println!("| {name} | {median:.1} | {target} |");
     }
-    accounts(rounds.max(1));
+    accounts(rounds);
 }
 
 /// The number of requests of a round.
@@ -109,9 +105,8 @@ fn accounts(rounds: usize) {
         account.read()
     });
     println!("\nA request makes {} allocations.", counted.allocations);
-    println!(
-        "\n| CPU time of a request, µs | tracked | with an account | ratio | target |\n|---|---|---|---|---|"
-    );
+    println!();
+    table::head("| CPU time of a request, µs | tracked | with an account | ratio | target |");
     let by_tcp = |has_account| served(query, has_account);
     compare("a query by TCP", "1.05", rounds, by_tcp);
     compare("a query", "-", rounds, |has_account| {
@@ -124,24 +119,11 @@ fn accounts(rounds: usize) {
 
 /// Prints the medians of alternating rounds, whose function returns nanoseconds.
 fn compare(name: &str, target: &str, rounds: usize, round: impl Fn(bool) -> u64) {
-    let microseconds = |has_account| round(has_account) as f64 / REQUESTS as f64 / 1000.0;
-    let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..rounds {
-        times[0].push(microseconds(false));
-        times[1].push(microseconds(true));
-    }
-    let ratios = times[0]
-        .iter()
-        .zip(&times[1])
-        .map(|(without, with)| with / without);
-    let mut ratios: Vec<f64> = ratios.collect();
-    let [mut without, mut with] = times;
-    println!(
-        "| {name} | {:.2} | {:.2} | {:.3} | {target} |",
-        median(&mut without),
-        median(&mut with),
-        median(&mut ratios)
-    );
+    let times = alternate::<2>(rounds, |variant| {
+        round(variant == 1) as f64 / REQUESTS as f64 / 1000.0
+    });
+    let ([without, with], [_, ratio]) = (times.medians(), times.ratios());
+    println!("| {name} | {without:.2} | {with:.2} | {ratio:.3} | {target} |");
 }
 
 fn runtime() -> Runtime {

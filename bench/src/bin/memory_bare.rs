@@ -1,10 +1,8 @@
-//! The memory of threads without Plimsoll; `memory` runs this program. `memory_bare THREADS`.
+//! The memory of threads without Plimsoll; `memory` runs this program.
 
 #[global_allocator]
 static ALLOC: std::alloc::System = std::alloc::System;
 
 fn main() {
-    let threads = std::env::args().nth(1).map(|threads| threads.parse());
-    let threads = threads.expect("a number of threads");
-    plimsoll_bench::thread_memory::measure(threads.expect("a number"), || ()).print();
+    plimsoll_bench::thread_memory::measure(|| ());
 }

@@ -1,8 +1,3 @@
 //! Pairs over jemalloc alone.
 
-#[global_allocator]
-static ALLOC: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-fn main() {
-    plimsoll_bench::pairs::main();
-}
+plimsoll_bench::bare_pairs!(tikv_jemallocator::Jemalloc);

@@ -1,8 +1,3 @@
 //! Pairs over mimalloc alone.
 
-#[global_allocator]
-static ALLOC: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-fn main() {
-    plimsoll_bench::pairs::main();
-}
+plimsoll_bench::bare_pairs!(mimalloc::MiMalloc);

@@ -1,8 +1,3 @@
 //! Pairs over the system's allocator alone.
 
-#[global_allocator]
-static ALLOC: std::alloc::System = std::alloc::System;
-
-fn main() {
-    plimsoll_bench::pairs::main();
-}
+plimsoll_bench::bare_pairs!(std::alloc::System);

@@ -6,19 +6,20 @@
 //! the reader's CPU time does not.
 //!
 //! Then a thread times each allocation together with its free, back to back by the time stamp
-//! counter, so that no delay is missed. It does so alone, beside a spinning thread, and beside a
-//! thread that reads without pause, each on another processor, in turn. All three include delays by
-//! the system and the machine; only the third includes the reader. An interval in which the thread
-//! lost its processor is counted separately.
+//! counter, so that no delay is missed. It does so alone, and beside a thread that reads without
+//! pause on another processor, in turn. Both include delays by the system and the machine; only the
+//! second includes the reader.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use plimsoll_bench::arguments::number;
+use plimsoll_bench::calls::{Times, cells};
 use plimsoll_bench::crew::Crew;
 use plimsoll_bench::load::{Load, Work};
 use plimsoll_bench::pairs::Random;
-use plimsoll_bench::quantiles::quantile;
-use plimsoll_bench::{children, clock, machine};
+use plimsoll_bench::{children, clock, machine, table};
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
@@ -30,266 +31,137 @@ const CALLS: usize = 20_000;
 /// The mean time of a call above which the number of calls is reduced.
 const LONGEST: Duration = Duration::from_millis(1);
 
+/// The other threads while one reads: busy ones with their work, idle ones, and the target.
+const SITUATIONS: [(usize, Work, usize, &str); 5] = [
+    (2, Work::Tight, 0, "wall p50 < 10"),
+    (2, Work::RandomSizes, 0, "wall p50 < 10"),
+    (64, Work::Tight, 0, "cpu p99 < 200"),
+    (64, Work::RandomSizes, 0, "cpu p99 < 200"),
+    (0, Work::Tight, 10_000, "wall p50 and p99 < 200"),
+];
+
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize, default: usize| {
-        arguments
-            .get(at)
-            .map_or(default, |number| number.parse().expect("a number"))
-    };
-    match arguments.first().map(String::as_str) {
-        Some("calls") => println!("{}", SITUATIONS[number(1, 0)].measure(number(2, CALLS))),
-        Some("delays") => delays(number(1, CALLS)),
-        _ => all(number(0, CALLS)),
+    match std::env::args().nth(1).as_deref() {
+        Some("calls") => calls(number(2, 0), number(3, CALLS)),
+        Some("delays") => delays(number(2, CALLS)),
+        _ => all(number(1, CALLS)),
     }
 }
 
 fn all(calls: usize) {
-    println!("{}\n", machine::describe());
+    machine::print();
     println!("microseconds of a call of heap_stats()");
-    println!(
-        "| ledger | beside it | calls | cpu p50 | cpu p99 | wall p50 | wall p99 | wall max | target |\n|---|---|---|---|---|---|---|---|---|"
-    );
+    table::head("| ledger | beside it | cpu p50 | cpu p99 | wall p50 | wall p99 | target |");
     let calls = calls.to_string();
     for ledger in LEDGERS {
         for situation in 0..SITUATIONS.len() {
             let arguments = ["calls", &situation.to_string(), &calls];
             let row = children::again(&format!("ledger={ledger}"), &arguments);
-            println!("| {ledger} {}", row.trim());
+            print!("| {ledger} {row}");
         }
     }
     println!(
         "\nan allocation and its free, in microseconds; target: no delay above 20 by the reader"
     );
-    println!(
-        "| ledger | beside it | pairs | p50 | p99.9 | p99.99 | max | max without switch | above 20 | of those with a switch | readings |\n|---|---|---|---|---|---|---|---|---|---|---|"
-    );
-    for ledger in LEDGERS {
-        let rows = children::again(&format!("ledger={ledger}"), &["delays", &calls]);
-        for row in rows.lines() {
-            println!("| {ledger} {row}");
-        }
-    }
+    table::head("| beside it | p99.9 | max without switch |");
+    print!("{}", children::again("", &["delays", &calls]));
 }
 
-/// The work of the other threads while one reads.
-struct Situation {
-    name: &'static str,
-    busy: usize,
-    work: Work,
-    idle: usize,
-    target: &'static str,
+fn calls(situation: usize, calls: usize) {
+    let (busy, work, idle, target) = SITUATIONS[situation];
+    let crew = Crew::start(idle, || drop(black_box(Box::new(1))));
+    crew.turn();
+    let load = Load::start(busy, work);
+    let times = Times::measure(calls, LONGEST, || {
+        black_box(plimsoll::heap_stats());
+    });
+    drop(load);
+    let name = match busy {
+        0 => format!("{} idle threads", crew.size()),
+        _ => format!("{busy} threads, {work:?}"),
+    };
+    let [cpu, wall] = [cells(&times.cpu), cells(&times.wall)];
+    println!("| {name} | {cpu} | {wall} | {target} |");
 }
 
-impl Situation {
-    const fn busy(name: &'static str, busy: usize, work: Work, target: &'static str) -> Self {
-        Self {
-            name,
-            busy,
-            work,
-            idle: 0,
-            target,
-        }
-    }
-}
-
-const SITUATIONS: [Situation; 6] = [
-    Situation::busy("no thread", 0, Work::Spin, ""),
-    Situation::busy("2 threads, tight", 2, Work::Tight, "wall p50 < 10"),
-    Situation::busy(
-        "2 threads, random sizes",
-        2,
-        Work::RandomSizes,
-        "wall p50 < 10",
-    ),
-    Situation::busy("64 threads, tight", 64, Work::Tight, "cpu p99 < 200"),
-    Situation::busy(
-        "64 threads, random sizes",
-        64,
-        Work::RandomSizes,
-        "cpu p99 < 200",
-    ),
-    Situation {
-        name: "idle threads",
-        busy: 0,
-        work: Work::Spin,
-        idle: 10_000,
-        target: "wall p50 and p99 < 200",
-    },
-];
-
-impl Situation {
-    fn measure(&self, calls: usize) -> String {
-        let crew = Crew::start(self.idle, || drop(black_box(Box::new(1))));
-        crew.turn();
-        let load = Load::start(self.busy, self.work);
-        let (began, longest) = (Instant::now(), LONGEST * calls as u32);
-        let (mut cpu, mut wall) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
-        while cpu.len() < calls && (began.elapsed() < longest || cpu.is_empty()) {
-            let (cpu_before, wall_before) = (clock::thread(), clock::wall());
-            black_box(plimsoll::heap_stats());
-            let wall_after = clock::wall();
-            cpu.push((clock::thread() - cpu_before) as f64 / 1000.0);
-            wall.push((wall_after - wall_before) as f64 / 1000.0);
-        }
-        drop(load);
-        let name = match self.idle {
-            0 => self.name.into(),
-            _ => format!("{} {}", crew.size(), self.name),
-        };
-        let [cpu_middle, cpu_p99] = [0.5, 0.99].map(|q| quantile(&mut cpu, q));
-        let [middle, p99, max] = [0.5, 0.99, 1.0].map(|q| quantile(&mut wall, q));
-        format!(
-            "| {name} | {} | {cpu_middle:.1} | {cpu_p99:.1} | {middle:.1} | {p99:.1} | {max:.1} | {} |",
-            cpu.len(),
-            self.target
-        )
-    }
-}
-
-/// The number of rounds, each with all three neighbours in turn.
+/// The number of rounds, each without and with a reader.
 const ROUNDS: usize = 4;
 
 /// The number of pairs in a round, per requested call.
 const PAIRS: usize = 250;
 
 fn delays(calls: usize) {
-    let processors = processors();
-    if let [first, second, ..] = processors[..] {
-        // This thread is pinned to the second processor; the neighbour inherits that.
-        pin(second);
-        let neighbours = [Neighbour::None, Neighbour::Spinner, Neighbour::Reader];
-        let mut times = neighbours.map(|_| Times::new());
-        let mut readings = 0;
-        for _ in 0..ROUNDS {
-            for (neighbour, times) in neighbours.iter().zip(&mut times) {
-                readings += neighbour.beside(|| {
-                    std::thread::scope(|scope| {
-                        scope.spawn(|| {
-                            pin(first);
-                            time_pairs(calls * PAIRS, times);
-                        });
-                    });
-                });
-            }
-        }
-        let ticks = clock::ticks_per_microsecond();
-        for (neighbour, times) in neighbours.iter().zip(&mut times) {
-            let readings = match neighbour {
-                Neighbour::Reader => readings.to_string(),
-                _ => String::new(),
-            };
-            println!("{} {readings} |", times.row(neighbour.name(), ticks));
-        }
-    } else {
-        println!("| a second processor is needed |");
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Neighbour {
-    None,
-    Spinner,
-    Reader,
-}
-
-impl Neighbour {
-    fn name(self) -> &'static str {
-        match self {
-            Self::None => "no thread",
-            Self::Spinner => "a spinning thread",
-            Self::Reader => "a reader without pause",
-        }
-    }
-
-    /// Runs `work` beside the neighbour; returns the number of readings meanwhile.
-    fn beside(self, work: impl FnOnce()) -> usize {
-        use std::sync::atomic::{AtomicBool, Ordering};
-        if let Self::None = self {
-            work();
-            return 0;
-        }
+    let [first, second, ..] = processors()[..] else {
+        return println!("| a second processor is needed |");
+    };
+    // This thread is pinned to the second processor; the reader inherits that.
+    pin(second);
+    let names = ["no thread", "a reader without pause"];
+    let mut times = names.map(|_| Delays::new());
+    let measure = |times: &mut Delays| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pin(first);
+                time_pairs(calls * PAIRS, times);
+            });
+        });
+    };
+    for _ in 0..ROUNDS {
+        measure(&mut times[0]);
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let neighbour = scope.spawn(|| {
-                let mut readings = 0;
+            scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    match self {
-                        Self::Reader => {
-                            black_box(plimsoll::heap_stats());
-                            readings += 1;
-                        }
-                        _ => std::hint::spin_loop(),
-                    }
+                    black_box(plimsoll::heap_stats());
                 }
-                readings
             });
-            work();
+            measure(&mut times[1]);
             over.store(true, Ordering::Relaxed);
-            neighbour.join().expect("no thread panics")
-        })
+        });
+    }
+    let ticks = clock::ticks_per_microsecond();
+    for (name, times) in names.iter().zip(&times) {
+        println!(
+            "| {name} | {:.3} | {:.1} |",
+            times.p999() as f64 / ticks,
+            times.longest_kept as f64 / ticks
+        );
     }
 }
 
 /// The distribution of the times of pairs.
-struct Times {
-    /// The number of pairs, by ticks.
+struct Delays {
+    /// The number of pairs, by ticks; those of more ticks are not listed.
     counts: Vec<u32>,
-    /// The times above the range of `counts`, in ticks.
-    long: Vec<u64>,
     pairs: u64,
     /// The longest time, in ticks, in which the thread kept its processor.
     longest_kept: u64,
-    above: u64,
-    above_with_switch: u64,
 }
 
-const LIMIT_MICROSECONDS: f64 = 20.0;
-
-impl Times {
+impl Delays {
     fn new() -> Self {
         Self {
             counts: vec![0; 1 << 16],
-            long: Vec::with_capacity(1 << 20),
             pairs: 0,
             longest_kept: 0,
-            above: 0,
-            above_with_switch: 0,
         }
     }
 
-    /// Returns a quantile in ticks.
-    fn quantile(&mut self, q: f64) -> f64 {
-        let rank = (self.pairs - 1) as f64 * q;
+    /// Returns the time in ticks below which 99.9 % of the pairs are.
+    fn p999(&self) -> usize {
+        let rank = (self.pairs - 1) as f64 * 0.999;
         let mut below = 0.0;
-        for (ticks, &count) in self.counts.iter().enumerate() {
+        let found = self.counts.iter().position(|&count| {
             below += f64::from(count);
-            if below > rank {
-                return ticks as f64;
-            }
-        }
-        self.long.sort_unstable();
-        let place = (rank - below) as usize;
-        self.long[place.min(self.long.len() - 1)] as f64
-    }
-
-    fn row(&mut self, name: &str, ticks: f64) -> String {
-        let [middle, p999, p9999, max] =
-            [0.5, 0.999, 0.9999, 1.0].map(|q| self.quantile(q) / ticks);
-        format!(
-            "| {name} | {} | {middle:.3} | {p999:.3} | {p9999:.2} | {max:.1} | {:.1} | {} | {} |",
-            self.pairs,
-            self.longest_kept as f64 / ticks,
-            self.above,
-            self.above_with_switch
-        )
+            below > rank
+        });
+        found.unwrap_or(self.counts.len())
     }
 }
 
-fn time_pairs(pairs: usize, times: &mut Times) {
-    let limit = (clock::ticks_per_microsecond() * LIMIT_MICROSECONDS) as u64;
-    // Above this time, the thread checks whether it lost its processor.
-    let asked = limit / 4;
+fn time_pairs(pairs: usize, times: &mut Delays) {
+    // Above this time, 5 microseconds, the thread checks whether it lost its processor.
+    let asked = (clock::ticks_per_microsecond() * 5.0) as u64;
     let mut random = Random::new(1);
     let mut switches = switches();
     let mut before = clock::ticks();
@@ -299,9 +171,8 @@ fn time_pairs(pairs: usize, times: &mut Times) {
         let now = clock::ticks();
         let took = now.saturating_sub(before);
         before = now;
-        match times.counts.get_mut(took as usize) {
-            Some(count) => *count += 1,
-            None => times.long.push(took),
+        if let Some(count) = times.counts.get_mut(took as usize) {
+            *count += 1;
         }
         if took >= asked {
             let switches_now = self::switches();
@@ -310,8 +181,6 @@ fn time_pairs(pairs: usize, times: &mut Times) {
             if !switched {
                 times.longest_kept = times.longest_kept.max(took);
             }
-            times.above += u64::from(took > limit);
-            times.above_with_switch += u64::from(took > limit && switched);
             before = clock::ticks();
         } else {
             times.longest_kept = times.longest_kept.max(took);
@@ -322,12 +191,8 @@ fn time_pairs(pairs: usize, times: &mut Times) {
 
 /// Returns how often the calling thread has lost its processor.
 fn switches() -> i64 {
-    // SAFETY: all zeros is a valid value; the call fills it.
-    unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
-        usage.ru_nivcsw + usage.ru_nvcsw
-    }
+    let usage = clock::usage(libc::RUSAGE_THREAD);
+    usage.ru_nivcsw + usage.ru_nvcsw
 }
 
 /// Returns the processors on which this process may run.

@@ -4,8 +4,7 @@
 //! (`set_heap_rate(1)`), minus the same pairs without sampling. Rounds alternate and have 20,000
 //! pairs at one site, so that everything is warm. The recorded stack has exactly as many frames as
 //! the row states: the program reads that from the profile. They include the frames of the
-//! allocator and of the thread's root, so the first row has the least possible number. Each
-//! unwinder runs in a separate process.
+//! allocator and of the thread's root. Each unwinder runs in a separate process.
 //!
 //! The program fails if it measured nothing: the sample of the probe is missing, or its stack is
 //! not as deep as the recursion. Frame pointers can only be followed in a program that was built
@@ -16,49 +15,39 @@ use std::ffi::c_void;
 use std::hint::black_box;
 
 use plimsoll::profile::{self, Detail, Format};
-use plimsoll_bench::quantiles::median;
-use plimsoll_bench::{children, clock, machine};
+use plimsoll_bench::arguments::number;
+use plimsoll_bench::rounds::alternate;
+use plimsoll_bench::{children, clock, machine, table};
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
+/// The ways of unwinding, with their targets.
 const UNWINDERS: [(&str, &str); 2] = [("frame-pointers", "< 400"), ("tables", "< 800")];
-const DEPTHS: [usize; 4] = [5, 20, 60, 128];
-
-/// The depth for which the target holds.
-const TARGET_DEPTH: usize = 20;
+const DEPTH: usize = 20;
 
 const PAIRS: usize = 20_000;
 const SIZE: usize = 64;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    match arguments.next().as_deref() {
-        Some("child") => {
-            let unwinder = arguments.next().expect("an unwinder");
-            let rounds = arguments.next().and_then(|rounds| rounds.parse().ok());
-            let rounds = rounds.expect("a number of rounds");
-            on_a_bare_thread(&mut || child(&unwinder, rounds));
-        }
-        rounds => {
-            let rounds = rounds.unwrap_or("15");
-            println!("{}\n", machine::describe());
-            println!("processor time in ns, medians of {rounds} alternating rounds");
-            println!(
-                "| unwinder | frames | pair, sampled | pair, not sampled | sample | target |\n|---|---|---|---|---|---|"
-            );
-            for (unwinder, _) in UNWINDERS {
-                let settings = format!("unwinder={unwinder}");
-                print!(
-                    "{}",
-                    children::again(&settings, &["child", unwinder, rounds])
-                );
-            }
-        }
+    let first = std::env::args().nth(1).unwrap_or_default();
+    let unwinder = UNWINDERS.iter().find(|(name, _)| *name == first);
+    if let Some((unwinder, target)) = unwinder {
+        let rounds = number(2, 15);
+        return on_a_bare_thread(&mut || measure(unwinder, target, rounds));
+    }
+    let rounds = number(1, 15);
+    machine::print();
+    println!("processor time in ns, median of {rounds} alternating rounds");
+    table::head("| unwinder | frames | sample | target |");
+    for (unwinder, _) in UNWINDERS {
+        let settings = format!("unwinder={unwinder}");
+        let row = children::again(&settings, &[unwinder, &rounds.to_string()]);
+        print!("{row}");
     }
 }
 
-fn child(unwinder: &str, rounds: usize) {
+fn measure(unwinder: &str, target: &str, rounds: usize) {
     // Two probes: the number of frames below the recursion, and a check that the recursion is
     // recorded.
     let (least, ten) = (recorded_depth(0), recorded_depth(10));
@@ -69,37 +58,25 @@ fn child(unwinder: &str, rounds: usize) {
             "10 calls more added {} frames to the stack of the probe",
             ten as isize - least as isize
         );
-        println!("| {unwinder} | not measured: this program was built without them | | | | |");
+        println!("| {unwinder} | not measured: this program was built without them | | |");
         return;
     }
-    for depth in DEPTHS {
-        let recursion = depth.saturating_sub(least);
-        let recorded = recorded_depth(recursion);
-        let (mut sampled, mut bare, mut difference) = (Vec::new(), Vec::new(), Vec::new());
-        descend(recursion, &mut || {
-            for _ in 0..rounds {
-                let [with, without] = [1, 0].map(|rate| {
-                    profile::set_heap_rate(rate);
-                    pairs(PAIRS / 10, SIZE);
-                    let start = clock::thread();
-                    pairs(PAIRS, SIZE);
-                    (clock::thread() - start) as f64 / PAIRS as f64
-                });
-                sampled.push(with);
-                bare.push(without);
-                difference.push(with - without);
-            }
+    let recursion = DEPTH.saturating_sub(least);
+    let recorded = recorded_depth(recursion);
+    descend(recursion, &mut || {
+        let difference = alternate::<1>(rounds, |_| {
+            let [with, without] = [1, 0].map(|rate| {
+                profile::set_heap_rate(rate);
+                pairs(PAIRS / 10, SIZE);
+                let start = clock::thread();
+                pairs(PAIRS, SIZE);
+                (clock::thread() - start) as f64 / PAIRS as f64
+            });
+            with - without
         });
-        let target = UNWINDERS.iter().find(|(name, _)| *name == unwinder);
-        let target = target.filter(|_| depth == TARGET_DEPTH);
-        println!(
-            "| {unwinder} | {recorded} | {:.0} | {:.0} | {:.0} | {} |",
-            median(&mut sampled),
-            median(&mut bare),
-            median(&mut difference),
-            target.map_or("", |(_, target)| target)
-        );
-    }
+        let [sample] = difference.medians();
+        println!("| {unwinder} | {recorded} | {sample:.0} | {target} |");
+    });
 }
 
 /// Returns the number of frames that the profile shows for a stack in which [`pairs`] is called at

@@ -1,64 +1,53 @@
 //! Compares time and memory of two readers of debug information: `plimsoll-symbolize`, and
 //! `addr2line` with its loader.
 //!
-//! `symbol_readers [PROGRAM [ADDRESSES [ROUNDS]]]`: by default this program itself, 2,000 addresses
-//! and 5 rounds. The addresses are spread over the functions of the program. Each reader finds the
-//! functions, files, lines and inlined calls of all addresses, in a new process for each round.
-//! Memory is the growth of the peak of resident memory during the work; *anonymous* is the part
-//! that no file backs, at the end of the work.
+//! Up to 2,000 addresses are spread over the functions of this program. Each reader finds the
+//! functions, files, lines and inlined calls of all addresses, in a new process for each of 5
+//! rounds. *Anonymous* is the growth of the resident memory that no file backs, at the end of the
+//! work.
 
-use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
-use plimsoll_bench::process_memory::{self, Status};
+use plimsoll_bench::children::{again, numbers, this};
+use plimsoll_bench::process_memory::Status;
 use plimsoll_bench::quantiles::median;
-use plimsoll_bench::{clock, machine};
+use plimsoll_bench::{clock, machine, table};
 use plimsoll_symbolize::Detail;
 use plimsoll_symbolize::offline::{self, DebugFiles, MappedCode};
 
-/// The variable that selects the reader of a process.
-const READER: &str = "PLIMSOLL_BENCH_READER";
+const ADDRESSES: usize = 2000;
+const ROUNDS: usize = 5;
+const READERS: [&str; 2] = ["plimsoll-symbolize", "addr2line"];
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let here = std::env::current_exe().expect("this program has a path");
-    let program = arguments.first().map_or(here.clone(), Into::into);
-    if let Ok(reader) = std::env::var(READER) {
-        return read(&reader, &program);
+    let program = this();
+    let mut arguments = std::env::args().skip(1);
+    if let Some(reader) = arguments.next() {
+        let addresses = arguments.map(|at| at.parse().expect("an address"));
+        return read(&reader, &program, &addresses.collect::<Vec<u64>>());
     }
-    let number = |at: usize, default| {
-        arguments
-            .get(at)
-            .map_or(default, |text| text.parse().expect("a number"))
-    };
-    let (count, rounds) = (number(1, 2000), number(2, 5));
-    println!("{}\n", machine::describe());
-    let text = addresses(&program, count);
+    machine::print();
+    let addresses = addresses(&program);
     println!(
-        "{}: {} addresses, medians of {rounds} rounds\n",
+        "{}: {} addresses, medians of {ROUNDS} rounds\n",
         program.display(),
-        text.lines().count()
+        addresses.len()
     );
-    println!("| reader | ms | peak KiB | anonymous KiB | frames |\n|---|---|---|---|---|");
-    for reader in ["plimsoll-symbolize", "addr2line"] {
-        let rows: Vec<[f64; 4]> = (0..rounds)
-            .map(|_| run(&here, &program, reader, &text))
+    table::head("| reader | ms | anonymous KiB |");
+    for reader in READERS {
+        let mut arguments = vec![reader];
+        arguments.extend(addresses.iter().map(String::as_str));
+        let rows: Vec<Vec<f64>> = (0..ROUNDS)
+            .map(|_| numbers(&again("", &arguments)))
             .collect();
-        let column = |at: usize| median(&mut rows.iter().map(|row| row[at]).collect::<Vec<_>>());
-        println!(
-            "| {reader} | {:.1} | {:.0} | {:.0} | {:.0} |",
-            column(0),
-            column(1),
-            column(2),
-            column(3)
-        );
+        let column = |at: usize| median(&rows.iter().map(|row| row[at]).collect::<Vec<_>>());
+        println!("| {reader} | {:.1} | {:.0} |", column(0), column(1));
     }
 }
 
-/// Returns addresses in the middle of functions, one per line.
-fn addresses(program: &Path, count: usize) -> String {
+/// Returns addresses in the middle of functions.
+fn addresses(program: &Path) -> Vec<String> {
     let bytes = std::fs::read(program).expect("the program can be read");
     let file = object::File::parse(&*bytes).expect("the program is ELF");
     let functions = file
@@ -69,58 +58,24 @@ fn addresses(program: &Path, count: usize) -> String {
         .collect();
     middles.sort_unstable();
     middles.dedup();
-    let stride = middles.len().div_ceil(count).max(1);
-    middles
-        .iter()
-        .step_by(stride)
-        .map(|at| format!("{at}\n"))
-        .collect()
+    let stride = middles.len().div_ceil(ADDRESSES).max(1);
+    let chosen = middles.iter().step_by(stride);
+    chosen.map(u64::to_string).collect()
 }
 
-fn run(here: &Path, program: &Path, reader: &str, addresses: &str) -> [f64; 4] {
-    let mut child = Command::new(here)
-        .arg(program)
-        .env(READER, reader)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("this program can be run");
-    let mut input = child.stdin.take().expect("it is piped");
-    input
-        .write_all(addresses.as_bytes())
-        .expect("the process reads");
-    drop(input);
-    let output = child.wait_with_output().expect("the process ends");
-    assert!(output.status.success(), "{reader}: {}", output.status);
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut numbers = text
-        .split_whitespace()
-        .map(|number| number.parse().expect("a number"));
-    std::array::from_fn(|_| numbers.next().expect("four numbers"))
-}
-
-/// Reads the addresses from standard input, and prints the time and memory of finding them.
-fn read(reader: &str, program: &Path) {
-    let mut text = String::new();
-    std::io::stdin()
-        .read_to_string(&mut text)
-        .expect("addresses");
-    let addresses: Vec<u64> = text
-        .lines()
-        .map(|line| line.parse().expect("an address"))
-        .collect();
+/// Prints the time in ms and the memory in KiB of finding the addresses.
+fn read(reader: &str, program: &Path, addresses: &[u64]) {
     let mapped = mapped(program);
     let status = Status::open();
-    process_memory::forget_peak();
-    let (peak, anonymous) = (status.kib("VmHWM"), status.kib("RssAnon"));
+    let before = status.kib("RssAnon");
     let start = clock::wall();
     let (frames, after) = match reader {
-        "addr2line" => by_addr2line(program, &addresses, &status),
-        _ => by_plimsoll(&mapped, &addresses, &status),
+        "addr2line" => by_addr2line(program, addresses, &status),
+        _ => by_plimsoll(&mapped, addresses, &status),
     };
     let took = (clock::wall() - start) as f64 / 1e6;
-    let peak = status.kib("VmHWM").saturating_sub(peak);
-    println!("{took} {peak} {} {frames}", after.saturating_sub(anonymous));
+    assert!(frames > 0, "{reader} finds no line");
+    println!("{took} {}", after.saturating_sub(before));
 }
 
 /// Returns the program's code, at the addresses in its file.

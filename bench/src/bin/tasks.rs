@@ -18,32 +18,30 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use plimsoll::task::{self, TrackExt};
-use plimsoll_bench::{clock, machine, process_memory, quantiles::median};
+use plimsoll_bench::arguments::number;
+use plimsoll_bench::quantiles::{median, quantile};
+use plimsoll_bench::rounds::alternate;
+use plimsoll_bench::{clock, machine, process_memory, table};
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
-const LEVELS: [usize; 4] = [0, 2, 6, 14];
+const LEVELS: [usize; 3] = [0, 6, 14];
 
 const POLLS: u32 = 300_000;
 
 type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let mut number = |otherwise: usize| {
-        arguments.next().map_or(otherwise, |argument| {
-            argument.parse().expect("a number of rounds, and of tasks")
-        })
-    };
-    let (rounds, tasks) = (number(15), number(1_000_000));
-    println!("{}\n", machine::describe());
+    let (rounds, tasks) = (number(1, 15), number(2, 1_000_000));
+    machine::print();
     polls(rounds);
     schedulers(rounds);
     many(tasks);
 }
 
 /// An executor's record of a task: only a count of wakes.
+#[derive(Default)]
 struct Woken(AtomicU64);
 
 impl Wake for Woken {
@@ -99,54 +97,45 @@ fn await_tree_level(inner: Boxed) -> Boxed {
 /// levels.
 type Variant = (&'static str, fn(usize, Boxed) -> Boxed);
 
-fn variants() -> [Variant; 5] {
-    [
-        ("raw", |levels, leaf| nested(levels, leaf, plain_level)),
-        ("tracked, no stacks", |levels, leaf| {
-            Box::pin(nested(levels, leaf, plain_level).tracked())
-        }),
-        ("tracked", |levels, leaf| {
-            Box::pin(nested(levels, leaf, plain_level).tracked())
-        }),
-        ("async-backtrace", |levels, leaf| {
-            // The outermost frame, without which there is no trace, is the task's.
-            Box::pin(async_backtrace::frame!(nested(
-                levels,
-                leaf,
-                backtrace_level
-            )))
-        }),
-        ("await-tree", |levels, leaf| {
-            let registry = await_tree::Registry::new(Default::default());
-            let root = registry.register_anonymous("task");
-            Box::pin(root.instrument(nested(levels, leaf, await_tree_level)))
-        }),
-    ]
+const VARIANTS: [Variant; 5] = [
+    ("raw", |levels, leaf| nested(levels, leaf, plain_level)),
+    ("tracked, no stacks", tracked_levels),
+    ("tracked", tracked_levels),
+    ("async-backtrace", |levels, leaf| {
+        // The outermost frame, without which there is no trace, is the task's.
+        Box::pin(async_backtrace::frame!(nested(
+            levels,
+            leaf,
+            backtrace_level
+        )))
+    }),
+    ("await-tree", |levels, leaf| {
+        let registry = await_tree::Registry::new(Default::default());
+        let root = registry.register_anonymous("task");
+        Box::pin(root.instrument(nested(levels, leaf, await_tree_level)))
+    }),
+];
+
+fn tracked_levels(levels: usize, leaf: Boxed) -> Boxed {
+    Box::pin(nested(levels, leaf, plain_level).tracked())
 }
 
 fn polls(rounds: usize) {
-    println!(
-        "processor time of a wake and a poll in ns, medians of {rounds} alternating rounds, and what it is more than raw"
-    );
-    println!("(aim for two levels: 60 more with frame pointers, 120 without)");
-    print!("| boxed levels |");
-    for (name, _) in variants() {
-        print!(" {name} |");
-    }
-    println!("\n|---|---|---|---|---|---|");
+    println!("processor time of a wake and a poll in ns, medians of {rounds} alternating rounds,");
+    println!("and what it is more than raw");
+    let names = VARIANTS.map(|(name, _)| name).join(" | ");
+    table::head(&format!("| boxed levels | {names} |"));
     for levels in LEVELS {
-        let mut times = variants().map(|_| Vec::new());
-        for _ in 0..rounds {
-            for (times, (name, make)) in times.iter_mut().zip(variants()) {
-                task::set_stacks(name == "tracked");
-                times.push(wake_and_poll(levels, make));
-            }
-        }
+        let times = alternate::<5>(rounds, |variant| {
+            let (name, make) = VARIANTS[variant];
+            task::set_stacks(name == "tracked");
+            wake_and_poll(levels, make)
+        });
         task::set_stacks(true);
-        let times = times.map(|mut times| median(&mut times));
-        print!("| {levels} | {:.0} |", times[0]);
-        for time in &times[1..] {
-            print!(" {time:.0} ({:+.0}) |", time - times[0]);
+        let [raw, others @ ..] = times.medians();
+        print!("| {levels} | {raw:.0} |");
+        for time in others {
+            print!(" {time:.0} ({:+.0}) |", time - raw);
         }
         println!();
     }
@@ -155,7 +144,7 @@ fn polls(rounds: usize) {
 fn wake_and_poll(levels: usize, make: fn(usize, Boxed) -> Boxed) -> f64 {
     let kept = Arc::new(Mutex::new(None));
     let mut task = make(levels, Box::pin(Keeps(kept.clone())));
-    let waker: Waker = Arc::new(Woken(AtomicU64::new(0))).into();
+    let waker: Waker = Arc::new(Woken::default()).into();
     let mut context = Context::from_waker(&waker);
     let mut poll = || {
         assert!(task.as_mut().poll(&mut context).is_pending());
@@ -239,32 +228,19 @@ fn schedulers(rounds: usize) {
         ("channel, there and back", throws),
         ("spawn and join", spawns),
     ];
-    println!(
-        "\non tokio's scheduler of one thread, processor time of a turn in ns (aim for yield: 1.15 with frame pointers, 1.30 without)"
-    );
-    println!("| program | raw | tracked | ratio |");
-    println!("|---|---|---|---|");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("a runtime can be made");
+    println!("\non tokio's scheduler of one thread, processor time of a turn in ns");
+    println!("(aim for yield: 1.15 with frame pointers, 1.30 without)");
+    table::head("| program | raw | tracked | ratio |");
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.expect("a runtime can be made");
     for (name, program) in PROGRAMS {
-        let mut times = [Vec::new(), Vec::new()];
-        let mut ratios = Vec::new();
-        for _ in 0..rounds {
-            let [raw, tracked] = [false, true].map(|tracked| {
-                let start = clock::process();
-                runtime.block_on(program(tracked));
-                (clock::process() - start) as f64 / f64::from(TURNS)
-            });
-            times[0].push(raw);
-            times[1].push(tracked);
-            ratios.push(tracked / raw);
-        }
-        let [raw, tracked] = times.map(|mut times| median(&mut times));
-        println!(
-            "| {name} | {raw:.0} | {tracked:.0} | {:.2} |",
-            median(&mut ratios)
-        );
+        let times = alternate::<2>(rounds, |variant| {
+            let start = clock::process();
+            runtime.block_on(program(variant == 1));
+            (clock::process() - start) as f64 / f64::from(TURNS)
+        });
+        let ([raw, tracked], [_, ratio]) = (times.medians(), times.ratios());
+        println!("| {name} | {raw:.0} | {tracked:.0} | {ratio:.2} |");
     }
 }
 
@@ -274,83 +250,71 @@ const BUSY: usize = 100;
 fn many(tasks: usize) {
     println!("\n{tasks} suspended tasks, beside {BUSY} busy ones on another thread");
     let status = process_memory::Status::open();
-    let suspended = |track: bool| -> (f64, Vec<Boxed>, Vec<Kept>) {
-        let mut all: Vec<Boxed> = Vec::with_capacity(tasks);
-        let mut kept = Vec::with_capacity(tasks);
-        let waker: Waker = Arc::new(Woken(AtomicU64::new(0))).into();
+    // The tasks, with their wakers and the growth of the memory for each.
+    let suspended = |make: fn(usize, Boxed) -> Boxed| {
+        let mut all = Vec::with_capacity(tasks);
+        let waker: Waker = Arc::new(Woken::default()).into();
         let mut context = Context::from_waker(&waker);
-        let before = status.kib("VmRSS") * 1024;
+        let before = status.kib("VmRSS");
         for _ in 0..tasks {
-            let place = Arc::new(Mutex::new(None));
-            let leaf: Boxed = Box::pin(Keeps(place.clone()));
-            let mut task: Boxed = if track {
-                Box::pin(nested(2, leaf, plain_level).tracked())
-            } else {
-                nested(2, leaf, plain_level)
-            };
+            let kept: Kept = Arc::default();
+            let mut task = make(2, Box::pin(Keeps(kept.clone())));
             assert!(task.as_mut().poll(&mut context).is_pending());
-            all.push(task);
-            kept.push(place);
+            all.push((task, kept));
         }
-        let after = status.kib("VmRSS") * 1024;
-        ((after - before) as f64 / tasks as f64, all, kept)
+        let grown = (status.kib("VmRSS") - before) << 10;
+        (grown as f64 / tasks as f64, all)
     };
-    let (raw, ..) = suspended(false);
-    let (tracked, all, kept) = suspended(true);
-    println!("| | |\n|---|---|");
-    println!(
-        "| memory of a task, more than raw (aim: 150 B) | {:.0} B |",
-        tracked - raw
-    );
+    let (raw, _) = suspended(|levels, leaf| nested(levels, leaf, plain_level));
+    let (tracked, all) = suspended(tracked_levels);
+    table::head("| | median | largest |");
+    let memory = tracked - raw;
+    println!("| memory of a task, more than raw (aim: 150 B) | {memory:.0} B | |");
 
     let done = AtomicBool::new(false);
     let longest = AtomicU64::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| busy(&done, &longest));
         std::thread::sleep(Duration::from_millis(500));
-        let gap = |while_so: &mut dyn FnMut()| {
-            longest.store(0, Ordering::SeqCst);
-            while_so();
-            Duration::from_nanos(longest.load(Ordering::SeqCst))
-        };
         let mut times = Vec::new();
-        let mut gaps = Vec::new();
-        for _ in 0..15 {
-            gaps.push(gap(&mut || {
-                let start = Instant::now();
-                let mut seen = 0;
-                task::for_each(|_| seen += 1);
-                times.push(start.elapsed().as_secs_f64() * 1e3);
-                assert!(seen >= tasks);
-            }));
+        let reading = gaps(&longest, || {
+            let start = Instant::now();
+            let mut seen = 0;
+            task::for_each(|_| seen += 1);
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+            assert!(seen >= tasks);
+        });
+        let quiet = gaps(&longest, || std::thread::sleep(Duration::from_millis(60)));
+        for (what, unit, figures) in [
+            ("all looked at (aim: 200 ms)", "ms", &times),
+            (
+                "longest time without a poll meanwhile (aim: 100 us)",
+                "us",
+                &reading,
+            ),
+            ("the same without a reader, 60 ms", "us", &quiet),
+        ] {
+            let [middle, most] = [median(figures), quantile(figures, 1.0)];
+            println!("| {what} | {middle:.0} {unit} | {most:.0} |");
         }
-        let quiet = (0..15).map(|_| gap(&mut || std::thread::sleep(Duration::from_millis(60))));
-        let quiet: Vec<Duration> = quiet.collect();
-        let ordered = |gaps: &[Duration]| {
-            let mut micros: Vec<f64> = gaps.iter().map(|gap| gap.as_secs_f64() * 1e6).collect();
-            let most = micros.iter().copied().fold(0.0, f64::max);
-            (median(&mut micros), most)
-        };
-        let most = times.iter().copied().fold(0.0, f64::max);
-        println!(
-            "| all looked at, median (aim: 200 ms) | {:.0} ms, at most {most:.0} |",
-            median(&mut times)
-        );
-        let (median_gap, most) = ordered(&gaps);
-        println!(
-            "| longest time without a poll meanwhile, median of 15 (aim: 100 us) | {median_gap:.0} us, at most {most:.0} |"
-        );
-        let (median_gap, most) = ordered(&quiet);
-        println!("| the same without a reader, 60 ms | {median_gap:.0} us, at most {most:.0} |");
         done.store(true, Ordering::Relaxed);
     });
     drop(all);
-    drop(kept);
+}
+
+/// Does the work 15 times; returns the longest time without a poll of each, in microseconds.
+fn gaps(longest: &AtomicU64, mut work: impl FnMut()) -> Vec<f64> {
+    let gap = |_| {
+        longest.store(0, Ordering::SeqCst);
+        work();
+        longest.load(Ordering::SeqCst) as f64 / 1000.0
+    };
+    (0..15).map(gap).collect()
 }
 
 /// Polls busy tasks in turn, and records the longest time between two polls.
 fn busy(done: &AtomicBool, longest: &AtomicU64) {
-    let waker: Waker = Arc::new(Woken(AtomicU64::new(0))).into();
+    let waker: Waker = Arc::new(Woken::default()).into();
     let mut context = Context::from_waker(&waker);
     let mut tasks: Vec<_> = (0..BUSY)
         .map(|_| {

@@ -1,8 +1,3 @@
 //! The work over the system's allocator alone.
 
-#[global_allocator]
-static ALLOC: std::alloc::System = std::alloc::System;
-
-fn main() {
-    plimsoll_bench_inside::main();
-}
+plimsoll_bench_inside::bare!(std::alloc::System);

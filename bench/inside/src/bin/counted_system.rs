@@ -1,9 +1,3 @@
 //! The work over the system's allocator, counted and sampled.
 
-#[global_allocator]
-static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
-
-fn main() {
-    let _plimsoll = plimsoll::start();
-    plimsoll_bench_inside::main();
-}
+plimsoll_bench_inside::counted!(std::alloc::System, system);

@@ -9,10 +9,10 @@
 mod measured;
 mod records;
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use plimsoll_bench::arguments::number;
 use plimsoll_bench::{clock, machine, process_memory, quantiles};
 
 #[global_allocator]
@@ -20,17 +20,9 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 record!(small, 0);
 
-const ROUNDS: usize = 5;
-const RECORDS: usize = 88;
-
 fn main() {
-    let numbers: Vec<usize> = std::env::args()
-        .skip(1)
-        .map(|number| number.parse().expect("a number"))
-        .collect();
-    let rounds = numbers.first().copied().unwrap_or(ROUNDS);
-    let records = numbers.get(1).copied().unwrap_or(RECORDS);
-    println!("{}\n", machine::describe());
+    let (rounds, records) = (number(1, 5), number(2, 88));
+    machine::print();
     if records > 0 {
         match build(records) {
             Ok(program) => {
@@ -51,18 +43,14 @@ fn build(records: usize) -> std::io::Result<PathBuf> {
     let package = std::env::temp_dir().join(format!("plimsoll-symbols-{records}"));
     std::fs::create_dir_all(package.join("src"))?;
     let workspace = here.parent().unwrap_or(here);
-    std::fs::write(package.join("Cargo.toml"), manifest(workspace))?;
+    let plimsoll = workspace.join("crates/plimsoll").display().to_string();
+    let manifest = include_str!("large.toml").replace("PLIMSOLL", &plimsoll);
+    std::fs::write(package.join("Cargo.toml"), manifest)?;
     std::fs::write(package.join("src/main.rs"), program(here, records))?;
     std::fs::copy(workspace.join("Cargo.lock"), package.join("Cargo.lock"))?;
     let status = Command::new("cargo")
-        .args([
-            "build",
-            "--release",
-            "--quiet",
-            "--offline",
-            "--target-dir",
-            "target",
-        ])
+        .args(["build", "--release", "--quiet", "--offline"])
+        .args(["--target-dir", "target"])
         .current_dir(&package)
         .env_remove("RUSTFLAGS")
         .status()?;
@@ -75,31 +63,7 @@ fn build(records: usize) -> std::io::Result<PathBuf> {
     Ok(package.join("target/release/large"))
 }
 
-/// The manifest: full debug information, and functions large enough to inline others.
-fn manifest(workspace: &Path) -> String {
-    let plimsoll = workspace.join("crates/plimsoll");
-    format!(
-        r#"[package]
-name = "large"
-version = "0.0.0"
-edition = "2024"
-
-[dependencies]
-libc = "0.2"
-plimsoll = {{ path = {plimsoll:?} }}
-
-[profile.release]
-opt-level = 1
-debug = "full"
-incremental = false
-
-[workspace]
-"#
-    )
-}
-
 fn program(here: &Path, records: usize) -> String {
-    let mut text = String::new();
     let modules = [
         ("clock", "clock.rs"),
         ("process_memory", "process_memory.rs"),
@@ -107,27 +71,30 @@ fn program(here: &Path, records: usize) -> String {
         ("measured", "bin/symbols/measured.rs"),
         ("records", "bin/symbols/records.rs"),
     ];
-    text.push_str("#![allow(dead_code)]\n");
-    for (name, file) in modules {
+    let modules = modules.map(|(name, file)| {
         let path = here.join("src").join(file);
-        let _ = writeln!(text, "#[path = {path:?}]\nmod {name};");
-    }
-    text.push_str(
-        "#[global_allocator]\nstatic ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();\n",
-    );
-    for record in 0..records {
-        let _ = writeln!(text, "record!(record_{record}, {record});");
-    }
-    text.push_str(
-        "fn main() {\n    let rounds = std::env::args().nth(1).unwrap().parse().unwrap();\n",
-    );
-    text.push_str("    measured::measure(rounds, &[\n");
-    for record in 0..records {
-        let _ = writeln!(
-            text,
-            "        records::exercise::<record_{record}::Record>,"
-        );
-    }
-    text.push_str("    ]);\n}\n");
-    text
+        format!("#[path = {path:?}]\nmod {name};\n")
+    });
+    let records = 0..records;
+    let types = records
+        .clone()
+        .map(|at| format!("record!(record_{at}, {at});\n"));
+    let works = records.map(|at| format!("records::exercise::<record_{at}::Record>,\n"));
+    format!(
+        r#"#![allow(dead_code)]
+{}
+#[global_allocator]
+static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+{}
+fn main() {{
+    let rounds = std::env::args().nth(1).unwrap().parse().unwrap();
+    measured::measure(rounds, &[
+{}
+    ]);
+}}
+"#,
+        modules.concat(),
+        types.collect::<String>(),
+        works.collect::<String>(),
+    )
 }
