@@ -30,7 +30,6 @@ pub fn gate(root: &Path) -> Result<(), String> {
         "cargo clippy --workspace --all-targets {all} -- -D warnings"
     ))?;
     for selected in [
-        "-p plimsoll --no-default-features --features on,tokio",
         "-p plimsoll --no-default-features --features on",
         // Empty in the workspace, where other packages select the feature `on`.
         "-p plimsoll --no-default-features",
