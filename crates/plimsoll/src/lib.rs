@@ -78,6 +78,13 @@
 //! * `bridge-metrics`, `bridge-prometheus-client`, `bridge-opentelemetry`: `bridge`, the metrics in
 //!   the crate `metrics`, in `prometheus-client`, and in OpenTelemetry.
 //!
+//! # What it does not see
+//! * Memory that C code takes from its own allocator is part of the resident memory ([`reconcile()`]), without stacks.
+//!   `plimsoll run` profiles programs in any language.
+//! * Tasks that are not tracked appear as the threads that run them.
+//! * A lock that spins, without a call to the kernel, is not in the block and mutex profiles, unless it is one of [`sync`].
+//! * Frames of the kernel are not in stacks: a system call's time is its caller's.
+//!
 //! # Systems
 //! Linux with glibc on x86-64 is tested. Plimsoll compiles on every system with the standard library.
 //! A part that the system lacks returns empty profiles and zeros, and [`start`] names it in one
