@@ -5,6 +5,15 @@ pub fn process() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// Returns the CPU time of another process. Panics if it does not exist.
+pub fn of_process(id: u32) -> u64 {
+    let mut clock = 0;
+    // SAFETY: the variable is valid for writes.
+    let failed = unsafe { libc::clock_getcpuclockid(id as libc::pid_t, &raw mut clock) };
+    assert_eq!(failed, 0, "the process exists");
+    read(clock)
+}
+
 /// Returns the CPU time of the calling thread.
 pub fn thread() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)

@@ -12,15 +12,19 @@ pub fn alternate<const VARIANTS: usize>(
 ) -> Rounds<VARIANTS> {
     let mut figures = [const { Vec::new() }; VARIANTS];
     for round in 0..rounds.max(1) {
-        for at in 0..VARIANTS {
-            let variant = match round % 2 {
-                0 => at,
-                _ => VARIANTS - 1 - at,
-            };
+        for variant in order(round, VARIANTS) {
             figures[variant].push(measure(variant));
         }
     }
     Rounds(figures)
+}
+
+/// Returns the variants in the order of a round: the opposite order in every other round.
+pub fn order(round: usize, variants: usize) -> impl Iterator<Item = usize> {
+    (0..variants).map(move |at| match round % 2 {
+        0 => at,
+        _ => variants - 1 - at,
+    })
 }
 
 impl<const VARIANTS: usize> Rounds<VARIANTS> {

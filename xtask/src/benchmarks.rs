@@ -63,7 +63,7 @@ impl Build {
     }
 }
 
-const PROGRAMS: [Program; 16] = {
+const PROGRAMS: [Program; 17] = {
     const fn program(
         name: &'static str,
         arguments: &'static str,
@@ -82,6 +82,7 @@ const PROGRAMS: [Program; 16] = {
         program("hot_path", "15", "An allocation and its free", Lto),
         program("measure", "31", "Measured closures and accounts", Lto),
         program("inside", "5 50", "Programs with Plimsoll inside", Release),
+        program("services", "5 20", "Services at a fixed load", Release),
         program("sample", "15", "A sample at a depth of 20", Lto),
         program("reader", "", "Reading statistics beside other threads", Lto),
         program("metrics", "", "Reading all metrics", Lto),
