@@ -63,7 +63,7 @@ impl Build {
     }
 }
 
-const PROGRAMS: [Program; 17] = {
+const PROGRAMS: [Program; 18] = {
     const fn program(
         name: &'static str,
         arguments: &'static str,
@@ -86,6 +86,7 @@ const PROGRAMS: [Program; 17] = {
         program("sample", "15", "A sample at a depth of 20", Lto),
         program("reader", "", "Reading statistics beside other threads", Lto),
         program("metrics", "", "Reading all metrics", Lto),
+        program("latency", "", "Reading beside Go's", Lto),
         program("memory", "7", "The memory of Plimsoll", Lto),
         program("cpu", "30", "CPU and wall-clock profiles", Release),
         program("symbols", "", "Names for a profile", Lto),
