@@ -5,7 +5,7 @@
 pub fn start() -> u16 {
     let plimsoll = plimsoll::start();
     std::thread::spawn(move || follow(plimsoll));
-    let port = std::env::args().last().and_then(|word| word.parse().ok());
+    let port = std::env::args().next_back().and_then(|word| word.parse().ok());
     port.expect("the last argument is a port")
 }
 
