@@ -320,6 +320,8 @@ fn costs(steps: &Steps, extent: Extent) -> Result<(), String> {
                 "waits 1",
                 "tasks 1 10000",
                 "metrics 100",
+                "latency 100",
+                "services 1 1",
             ],
         ),
     };
