@@ -56,21 +56,43 @@ pub fn stderr_of(name: &str, settings: impl AsRef<OsStr>, test: fn()) -> Option<
     Some(errors.into_owned())
 }
 
-/// Kills the process after a minute. For children of forks: a child that waits for a lock may have blocked every signal
-/// that a program can block.
-pub fn kill_after_a_minute() {
+/// Kills the process after a minute. For children of forks, and for a thread that may wait for itself: they may have blocked
+/// every signal that a program can block.
+pub fn kill_after_a_minute() -> Deadline {
     // SAFETY: all zeros are a valid value; the pointers lead to locals. The child of a fork may make these calls.
     unsafe {
         let mut event: libc::sigevent = std::mem::zeroed();
         event.sigev_notify = libc::SIGEV_SIGNAL;
         event.sigev_signo = libc::SIGKILL;
         let mut timer = std::mem::zeroed();
-        let created = libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer);
-        let mut time: libc::itimerspec = std::mem::zeroed();
-        time.it_value.tv_sec = 60;
-        if created != 0 || libc::timer_settime(timer, 0, &raw const time, std::ptr::null_mut()) != 0
-        {
+        if libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) != 0 {
             libc::abort();
+        }
+        let deadline = Deadline(timer);
+        deadline.renew();
+        deadline
+    }
+}
+
+/// The time at which [`kill_after_a_minute`] kills the process.
+#[derive(Clone, Copy)]
+pub struct Deadline(libc::timer_t);
+
+// SAFETY: the threads of a process share its timers.
+unsafe impl Send for Deadline {}
+// SAFETY: as above.
+unsafe impl Sync for Deadline {}
+
+impl Deadline {
+    /// Gives the process another minute. Signal handlers may call it.
+    pub fn renew(self) {
+        // SAFETY: all zeros are a valid value; the timer is never deleted.
+        unsafe {
+            let mut time: libc::itimerspec = std::mem::zeroed();
+            time.it_value.tv_sec = 60;
+            if libc::timer_settime(self.0, 0, &raw const time, std::ptr::null_mut()) != 0 {
+                libc::abort();
+            }
         }
     }
 }

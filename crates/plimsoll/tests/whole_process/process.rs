@@ -6,10 +6,11 @@ mod late_libraries;
 #[path = "start_cost/mod.rs"]
 mod start_cost;
 
-use plimsoll_testkit::child;
+use plimsoll_testkit::child::{self, Deadline};
 use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -165,6 +166,9 @@ fn forks_with_per_thread_shards() {
 /// The number of forks that [`fork_in_a_handler`] has made.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
+/// When the process ends, unless it forks meanwhile.
+static DEADLINE: OnceLock<Deadline> = OnceLock::new();
+
 /// Forks. The child reads statistics, as the handler of a program that reports its end would.
 extern "C" fn fork_in_a_handler(_: i32) {
     // SAFETY: the interrupted code is Plimsoll's, so it is not in the C library's allocator.
@@ -176,33 +180,16 @@ extern "C" fn fork_in_a_handler(_: i32) {
         }
         let status = plimsoll_testkit::child::wait(child);
         FORKS.fetch_add(u64::from(status == 0), Ordering::Relaxed);
-    }
-}
-
-/// Ends this process by `SIGKILL` after a minute: a thread that waits for itself takes no other signal.
-fn end_after_a_minute() {
-    // SAFETY: the arguments are valid, and zero is a valid value of these types.
-    unsafe {
-        let mut event: libc::sigevent = std::mem::zeroed();
-        event.sigev_notify = libc::SIGEV_SIGNAL;
-        event.sigev_signo = libc::SIGKILL;
-        let mut timer = std::mem::zeroed();
-        assert_eq!(
-            libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer),
-            0
-        );
-        let mut time: libc::itimerspec = std::mem::zeroed();
-        time.it_value.tv_sec = 60;
-        assert_eq!(
-            libc::timer_settime(timer, 0, &raw const time, std::ptr::null_mut()),
-            0
-        );
+        // On a busy machine, a minute may be too short for all forks.
+        if let Some(deadline) = DEADLINE.get() {
+            deadline.renew();
+        }
     }
 }
 
 /// Lets a timer interrupt a thread that reads, until the handler has forked often.
 fn read_while_a_handler_forks() {
-    end_after_a_minute();
+    let _ = DEADLINE.set(plimsoll_testkit::child::kill_after_a_minute());
     let heap = profile::lookup("heap").expect("built in");
     let mut bytes = Vec::with_capacity(1 << 22);
     let mut write = || {
