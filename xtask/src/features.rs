@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-/// Features that programs do not choose: those of the preloaded library, of tests, and one for libraries that are loaded at
-/// run time, which excludes others.
-const NOT_FOR_PROGRAMS: [&str; 5] = [
+/// Features that programs do not choose: those of the preloaded library, of tests, of a crate without items, and one for
+/// libraries that are loaded at run time, which excludes others.
+const NOT_FOR_PROGRAMS: [&str; 6] = [
     "default",
     "disable_initial_exec_tls",
     "double-check",
+    "empty",
     "export",
     "preload",
 ];

@@ -116,13 +116,26 @@ impl Sources {
         let Some(first) = path.first() else {
             return true;
         };
-        let root = self.text(&module.join("lib.rs"));
+        let root = self.text(&module.join("lib.rs")).to_owned();
         if !name.is_symbol {
             // Items of the root, exported ones among them. What they contain may be exported once more.
-            let is_exported = has_word(root, first) || root.contains("::*;");
-            return is_exported || has_word(self.text(&module), &format!("macro_rules! {first}"));
+            let globs = root.lines().filter_map(|line| {
+                let glob = line.trim().strip_prefix("pub use ")?;
+                glob.strip_suffix("::*;")
+            });
+            let is_in_glob = globs.into_iter().any(|glob| {
+                let file = module.join(format!("{glob}.rs"));
+                match file.is_file() {
+                    true => has_word(self.text(&file), first),
+                    // It has the names that the other items of the root have.
+                    false => glob != "plimsoll_off",
+                }
+            });
+            return is_in_glob
+                || has_word(&root, first)
+                || has_word(self.text(&module), &format!("macro_rules! {first}"));
         }
-        let is_defined = |kind: &str| has_word(root, &format!("{kind} {first}"));
+        let is_defined = |kind: &str| has_word(&root, &format!("{kind} {first}"));
         let is_in_root = ["fn", "mod", "struct", "enum"].into_iter().any(is_defined);
         let mut items = path.iter().peekable();
         while let Some(item) = items.peek() {

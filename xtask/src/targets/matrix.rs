@@ -43,6 +43,7 @@ pub const CRATES: &[&str] = &[
     "plimsoll-unwind",
     "plimsoll-symbolize",
     "plimsoll-leaves",
+    "plimsoll-off",
     "plimsoll-pprof",
     "plimsoll-otlp",
     "plimsoll-postmortem",
