@@ -102,7 +102,7 @@ const VARIANTS: [Variant; 5] = [
     ("tracked, no stacks", tracked_levels),
     ("tracked", tracked_levels),
     ("async-backtrace", |levels, leaf| {
-        // The outermost frame, without which there is no trace, is the task's.
+        // The outermost frame is the task's: a trace needs one.
         Box::pin(async_backtrace::frame!(nested(
             levels,
             leaf,

@@ -139,18 +139,16 @@ impl Collector {
         if name.len() > LONGEST_NAME {
             return Err(Error::LongName(name.into()));
         }
-        let attached = Attached::to_unused(name).map_or_else(
-            || {
-                let known = records().map(|record| record.name);
-                let names: BTreeSet<&'static str> = known.collect();
-                match names.get(name) {
-                    Some(name) => Ok(Attached::to_new(name)),
-                    None if names.len() >= MAX_NAMES => Err(Error::TooManyNames(name.into())),
-                    None => Ok(Attached::to_new(String::from(name).leak())),
-                }
-            },
-            Ok,
-        )?;
+        if let Some(attached) = Attached::to_unused(name) {
+            return Ok(Self { attached });
+        }
+        let names: BTreeSet<&'static str> = records().map(|record| record.name).collect();
+        let name: &'static str = match names.get(name) {
+            Some(known) => known,
+            None if names.len() >= MAX_NAMES => return Err(Error::TooManyNames(name.into())),
+            None => String::from(name).leak(),
+        };
+        let attached = Attached::to_new(name);
         Ok(Self { attached })
     }
 

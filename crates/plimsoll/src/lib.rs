@@ -46,9 +46,9 @@
 //! * `on` (default): Plimsoll itself. Without it, all of this compiles and does nothing: of the other crates only
 //!   `plimsoll-off` is built, [`Alloc`] forwards, wrappers are what they wrap, statistics are zero, no metric is known, and
 //!   each profile says that it is *not compiled in*. So a library can use labels, accounts, locks and tracked tasks with
-//!   `default-features = false`, and the program that depends on it decides. What the code starts is an error then:
-//!   servers, pushes and CPU samples. Some types are those of the standard library or of tokio, such as
-//!   [`sync::Barrier`], so that a trait can be implemented for one of the two only.
+//!   `default-features = false`, and the program that depends on it decides. `http::serve`, pushes,
+//!   [`profile::cpu::start`] and limits that are a share of the memory return an error then. Some types are those of the
+//!   standard library or of tokio, such as [`sync::Barrier`]: a trait can be implemented for one of the two only.
 //! * `interpose` (default): observes waits of locks that do not know Plimsoll, for the block and
 //!   mutex profiles, and the creators of threads. Interposes the C library's functions `syscall`, `prctl`,
 //!   `vfork`, `pthread_create` and `thrd_create` at link time.

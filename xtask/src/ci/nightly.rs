@@ -1,6 +1,6 @@
 //! The nightly checks: loom models, sanitizers, fuzzing, sets of features, costs, packages, soaks.
 //! The short form of each but fuzzing, servers, criterion, other targets and soaks is part of CI; of ThreadSanitizer, that is
-//! the tests of locks.
+//! the tests of locks, and of AddressSanitizer those of four crates.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;

@@ -6,7 +6,7 @@
 //!
 //! In each round, each variant of each service starts, answers a quarter of the load as a warm-up, and then the load. Eight
 //! connections send requests at fixed times. A latency counts from the scheduled time, so it contains the client's wake-up.
-//! CPU time is that of the process. With everything on, two pages are read at the start and each 10 seconds.
+//! CPU time is the process's. With everything on, two pages are read at the start and each 10 seconds.
 //! *Switched off* ends Plimsoll after the warm-up. Then the service is idle as long, at most 20 seconds; a wake-up is a
 //! voluntary context switch of any thread. Memory and threads are those at the end.
 

@@ -1,4 +1,5 @@
-//! The standard library's locks, conditions and channels: what has a name is wrapped without it, all else is its own.
+//! The standard library's locks, conditions and channels. Those that can have a name are wrapped, and drop it; the others are
+//! the standard library's.
 
 use std::fmt;
 use std::sync as inner;

@@ -1,4 +1,4 @@
-//! Tokio's locks, channels and notifications: what has a name is wrapped without it, all else is its own.
+//! Tokio's locks, channels and notifications. Those that can have a name are wrapped, and drop it; the others are tokio's.
 
 use std::fmt;
 use std::mem::{self, ManuallyDrop};
@@ -20,7 +20,7 @@ named!(Notify, const_new());
 /// An `Arc` of what the value of another wraps.
 macro_rules! unwrapped {
     ($arc:expr, $of:ty) => {
-        // SAFETY: the wrapper is transparent and has no drop of its own, so the value is the same as either type.
+        // SAFETY: the wrapper is transparent and does not implement `Drop`, so the value is the same as either type.
         unsafe { Arc::from_raw(Arc::into_raw($arc) as *const $of) }
     };
 }

@@ -1,6 +1,7 @@
 //! Plimsoll without its feature `on`: the package in `package` is built apart, since the tests have the feature.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -107,12 +108,18 @@ fn one_small_crate_is_built_besides() {
 #[test]
 fn everything_can_be_called_and_each_profile_says_why_it_is_empty() {
     let program = built("without-on");
+    let file = package().join("own.pb.gz");
     let output = Command::new(&program)
+        .arg(&file)
         .env_remove("PLIMSOLL")
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(text(&output.stderr), "");
+    let mut encoded = Vec::new();
+    let mut reader = flate2::read::GzDecoder::new(fs::File::open(&file).unwrap());
+    reader.read_to_end(&mut encoded).unwrap();
+    assert!(text(&encoded).contains("not compiled in"));
     let written = text(&output.stdout);
     for profile in plimsoll::profile::profiles() {
         let name = profile.name();
@@ -123,6 +130,7 @@ fn everything_can_be_called_and_each_profile_says_why_it_is_empty() {
     }
 
     let output = Command::new(&program)
+        .arg(&file)
         .env("PLIMSOLL", "http=127.0.0.1:0")
         .output()
         .unwrap();

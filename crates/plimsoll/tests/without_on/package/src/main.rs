@@ -1,9 +1,13 @@
-//! Uses what a library uses of Plimsoll, and what a service does, and prints the names of the profiles.
+//! Uses what a library uses of Plimsoll, and what a service does, and prints the names of the profiles. The argument is the
+//! file for one of them.
 
 use std::pin::pin;
+use std::sync::mpsc::{TryRecvError, channel};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use plimsoll::profile::Format;
+use plimsoll::gc::{self, Cause, Collector};
+use plimsoll::profile::{Format, Profile};
 use plimsoll::sync::Mutex;
 use plimsoll::task::TrackExt as _;
 
@@ -35,6 +39,13 @@ fn main() {
     let refused = plimsoll::profile::cpu::start().unwrap_err();
     assert!(refused.to_string().contains("not compiled in"));
 
+    collections_are_made_on_request();
+    callbacks_keep_what_they_captured();
+    let own = Profile::new("requests").unwrap();
+    assert!(Profile::new("requests").is_err());
+    let file = std::env::args().nth(1).expect("a path");
+    own.write_to_file(file, Format::Pprof).unwrap();
+
     for profile in plimsoll::profile::profiles() {
         let mut text = Vec::new();
         profile.write_to(&mut text, Format::Text).unwrap();
@@ -42,4 +53,50 @@ fn main() {
         assert!(text.contains("not compiled in"), "{text}");
         println!("{}", profile.name());
     }
+}
+
+fn collections_are_made_on_request() {
+    let collector = Collector::register("first").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !collector.is_wanted() {
+                std::thread::yield_now();
+            }
+            let cycle = collector.begin(Cause::Forced);
+            cycle.mark_termination().finish(0, 0);
+        });
+        assert!(gc::collect(Duration::from_secs(60)));
+    });
+    assert!(!collector.is_wanted());
+    // Many threads take and leave the names.
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            scope.spawn(move || {
+                for at in 0..1000 {
+                    let name = (thread + at) % (gc::MAX_NAMES - 1);
+                    Collector::register(&format!("name {name}")).unwrap();
+                }
+            });
+        }
+    });
+    assert!(Collector::register("one too many").is_err());
+    assert!(Collector::register("first").is_ok());
+    drop(collector);
+    assert!(gc::collect(Duration::ZERO), "no collector is left");
+}
+
+fn callbacks_keep_what_they_captured() {
+    let (sender, receiver) = channel::<()>();
+    let mut task = async {}.tracked();
+    task.account()
+        .set_limit(1, move |_| sender.send(()).unwrap());
+    assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+    drop(task);
+    assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
+
+    let (sender, receiver) = channel::<()>();
+    let guard = plimsoll::history::on_growth(1.0, move |_| sender.send(()).unwrap());
+    assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+    drop(guard);
+    assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
 }
