@@ -1,11 +1,12 @@
 //! A condition variable.
 
 use std::fmt;
-use std::sync::{self, LockResult, PoisonError};
+use std::sync::{self, LockResult};
 use std::time::{Duration, Instant};
 
 use super::MutexGuard;
 use super::contended::{self, Key, keeps_its_frame, key_of};
+use super::results;
 use crate::contention::{self, Ended, WaitKind};
 use plimsoll_tasks::recording;
 
@@ -79,13 +80,7 @@ impl Condvar {
         } else {
             self.inner.wait(inner)
         };
-        match result {
-            Ok(inner) => Ok(MutexGuard::from_parts(inner, mutex)),
-            Err(poisoned) => Err(PoisonError::new(MutexGuard::from_parts(
-                poisoned.into_inner(),
-                mutex,
-            ))),
-        }
+        results::map(result, |inner| MutexGuard::from_parts(inner, mutex))
     }
 
     /// Behaves like [`std::sync::Condvar::wait_while`].
@@ -147,11 +142,7 @@ impl Condvar {
             MutexGuard::from_parts(inner, mutex),
             WaitTimeoutResult(timed_out),
         );
-        if is_poisoned {
-            Err(PoisonError::new(result))
-        } else {
-            Ok(result)
-        }
+        results::from_parts(result, is_poisoned)
     }
 
     /// Behaves like [`std::sync::Condvar::wait_timeout_while`].

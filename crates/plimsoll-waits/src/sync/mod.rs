@@ -56,6 +56,7 @@ pub mod lock_api;
 pub mod mpsc;
 mod mutex;
 mod once;
+mod results;
 mod rwlock;
 #[cfg(feature = "tokio")]
 pub mod tokio;

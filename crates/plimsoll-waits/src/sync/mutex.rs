@@ -3,10 +3,11 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
+use std::sync::{self, LockResult, PoisonError, TryLockResult};
 
 use super::contended::{self, keeps_its_frame};
 use super::identity::Identity;
+use super::results;
 use crate::contention::WaitKind;
 use plimsoll_tasks::recording;
 
@@ -71,31 +72,19 @@ impl<T: ?Sized> Mutex<T> {
             keeps_its_frame();
             // Unchanged since the lock was taken: only its owner poisons it.
             let is_poisoned = self.inner.is_poisoned();
-            let guard = self.unnoted(inner);
-            return if is_poisoned {
-                Err(PoisonError::new(guard))
-            } else {
-                Ok(guard)
-            };
+            return results::from_parts(self.unnoted(inner), is_poisoned);
         }
-        match self.inner.lock() {
-            Ok(inner) => Ok(self.unnoted(inner)),
-            Err(poisoned) => Err(PoisonError::new(self.unnoted(poisoned.into_inner()))),
-        }
+        results::map(self.inner.lock(), |inner| self.unnoted(inner))
     }
 
     /// Locks the mutex while anything is recorded, or after a report of deadlocks was requested.
     #[cold]
     #[inline(never)]
     fn lock_noted(&self) -> sync::MutexGuard<'_, T> {
-        let locked = match self.inner.try_lock() {
-            Ok(inner) => Ok(inner),
-            Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
-            Err(TryLockError::WouldBlock) => {
-                let block = || self.inner.lock();
-                contended::wait_for_lock(WaitKind::Mutex, &self.identity, block)
-            }
-        };
+        let locked = results::or_block(self.inner.try_lock(), || {
+            let block = || self.inner.lock();
+            contended::wait_for_lock(WaitKind::Mutex, &self.identity, block)
+        });
         self.identity.holder.note();
         locked.unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,13 +95,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Fails if the mutex is locked or poisoned.
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        match self.inner.try_lock() {
-            Ok(inner) => Ok(self.guard(inner)),
-            Err(TryLockError::Poisoned(poisoned)) => Err(TryLockError::Poisoned(PoisonError::new(
-                self.guard(poisoned.into_inner()),
-            ))),
-            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
-        }
+        results::try_map(self.inner.try_lock(), |inner| self.guard(inner))
     }
 
     /// Behaves like [`std::sync::Mutex::is_poisoned`].

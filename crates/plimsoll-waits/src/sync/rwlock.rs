@@ -3,10 +3,11 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
+use std::sync::{self, LockResult, PoisonError, TryLockResult};
 
 use super::contended::{self, keeps_its_frame};
 use super::identity::Identity;
+use super::results;
 use crate::contention::{self, WaitKind};
 use plimsoll_tasks::recording;
 
@@ -77,21 +78,13 @@ impl<T: ?Sized> RwLock<T> {
     /// Fails if the lock is poisoned; the lock is taken nevertheless.
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        match self.inner.try_read() {
-            Ok(inner) => Ok(self.read_guard(inner)),
-            Err(TryLockError::Poisoned(poisoned)) => {
-                Err(PoisonError::new(self.read_guard(poisoned.into_inner())))
-            }
-            Err(TryLockError::WouldBlock) => {
-                let block = || self.inner.read();
-                let locked = contended::wait_for_lock(WaitKind::RwLockRead, &self.identity, block);
-                keeps_its_frame();
-                match locked {
-                    Ok(inner) => Ok(self.read_guard(inner)),
-                    Err(poisoned) => Err(PoisonError::new(self.read_guard(poisoned.into_inner()))),
-                }
-            }
-        }
+        let locked = results::or_block(self.inner.try_read(), || {
+            let block = || self.inner.read();
+            let locked = contended::wait_for_lock(WaitKind::RwLockRead, &self.identity, block);
+            keeps_its_frame();
+            locked
+        });
+        results::map(locked, |inner| self.read_guard(inner))
     }
 
     /// Behaves like [`std::sync::RwLock::try_read`].
@@ -100,13 +93,7 @@ impl<T: ?Sized> RwLock<T> {
     /// Fails if the lock is locked for writing, a writer waits, or the lock is poisoned.
     #[inline]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        match self.inner.try_read() {
-            Ok(inner) => Ok(self.read_guard(inner)),
-            Err(TryLockError::Poisoned(poisoned)) => Err(TryLockError::Poisoned(PoisonError::new(
-                self.read_guard(poisoned.into_inner()),
-            ))),
-            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
-        }
+        results::try_map(self.inner.try_read(), |inner| self.read_guard(inner))
     }
 
     /// Behaves like [`std::sync::RwLock::write`].
@@ -120,31 +107,19 @@ impl<T: ?Sized> RwLock<T> {
             keeps_its_frame();
             // Unchanged since the lock was taken: only a writer poisons it.
             let is_poisoned = self.inner.is_poisoned();
-            let guard = self.unnoted(inner);
-            return if is_poisoned {
-                Err(PoisonError::new(guard))
-            } else {
-                Ok(guard)
-            };
+            return results::from_parts(self.unnoted(inner), is_poisoned);
         }
-        match self.inner.write() {
-            Ok(inner) => Ok(self.unnoted(inner)),
-            Err(poisoned) => Err(PoisonError::new(self.unnoted(poisoned.into_inner()))),
-        }
+        results::map(self.inner.write(), |inner| self.unnoted(inner))
     }
 
     /// Locks for writing while anything is recorded, or after a report of deadlocks was requested.
     #[cold]
     #[inline(never)]
     fn write_noted(&self) -> sync::RwLockWriteGuard<'_, T> {
-        let locked = match self.inner.try_write() {
-            Ok(inner) => Ok(inner),
-            Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
-            Err(TryLockError::WouldBlock) => {
-                let block = || self.inner.write();
-                contended::wait_for_lock(WaitKind::RwLockWrite, &self.identity, block)
-            }
-        };
+        let locked = results::or_block(self.inner.try_write(), || {
+            let block = || self.inner.write();
+            contended::wait_for_lock(WaitKind::RwLockWrite, &self.identity, block)
+        });
         self.identity.holder.note();
         locked.unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,13 +130,7 @@ impl<T: ?Sized> RwLock<T> {
     /// Fails if the lock is held or poisoned.
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        match self.inner.try_write() {
-            Ok(inner) => Ok(self.write_guard(inner)),
-            Err(TryLockError::Poisoned(poisoned)) => Err(TryLockError::Poisoned(PoisonError::new(
-                self.write_guard(poisoned.into_inner()),
-            ))),
-            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
-        }
+        results::try_map(self.inner.try_write(), |inner| self.write_guard(inner))
     }
 
     /// Behaves like [`std::sync::RwLock::is_poisoned`].
