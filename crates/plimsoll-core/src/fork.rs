@@ -20,6 +20,8 @@ pub enum Order {
     MemoryLimit,
     /// Labels of measurements.
     MeasuredLabels,
+    /// The switch of everything that is recorded at a rate.
+    Switch,
     /// Modules that a post-mortem file has noted.
     PostmortemModules,
     /// The CPU profile in progress.
@@ -74,8 +76,6 @@ pub enum Order {
     Mappings,
     /// Requests to the maintenance thread.
     Wakeup,
-    /// The rates while everything is switched off.
-    Switch,
     /// Taken while any other lock is held.
     InternalHeap,
 }

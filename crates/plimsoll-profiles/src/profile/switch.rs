@@ -24,7 +24,8 @@ pub(super) struct Rates {
     pub(super) task_times: bool,
 }
 
-/// The rates from the next switch on; `None` while everything is on.
+/// The rates from the next switch on; `None` while everything is on. Held while rates in force change, so that none is
+/// set as everything is switched off.
 static WHEN_ON: ForkLock<Option<Rates>> = ForkLock::new(Order::Switch.rank(), None);
 
 fn when_on() -> ForkGuard<Option<Rates>> {
@@ -43,10 +44,10 @@ pub fn cpu_rate() -> u32 {
 
 /// Sets a rate by `now`, or while everything is off the one from the next switch on. Returns the one before.
 pub(super) fn set<T>(value: T, of: fn(&mut Rates) -> &mut T, now: impl FnOnce(T) -> T) -> T {
-    if let Some(rates) = &mut *when_on() {
-        return std::mem::replace(of(rates), value);
+    match &mut *when_on() {
+        Some(rates) => std::mem::replace(of(rates), value),
+        None => now(value),
     }
-    now(value)
 }
 
 /// The same for a rate that cannot always be set.
@@ -55,10 +56,10 @@ pub(super) fn try_set<T, E>(
     of: fn(&mut Rates) -> &mut T,
     now: impl FnOnce(T) -> Result<T, E>,
 ) -> Result<T, E> {
-    if let Some(rates) = &mut *when_on() {
-        return Ok(std::mem::replace(of(rates), value));
+    match &mut *when_on() {
+        Some(rates) => Ok(std::mem::replace(of(rates), value)),
+        None => now(value),
     }
-    now(value)
 }
 
 /// Notes a switch by the environment, which the first allocation has obeyed. Once, before the program begins.
@@ -77,21 +78,18 @@ pub fn prepare() {
 
 /// Switches off. Has no effect if everything is off.
 pub fn switch_off() {
-    let rates = Rates {
+    let mut when_on = when_on();
+    if when_on.is_some() {
+        return;
+    }
+    *when_on = Some(Rates {
         heap: super::heap_rate(),
         block: super::block_rate(),
         mutex_fraction: super::mutex_fraction(),
         cpu: cpu::rate(),
         long_poll: super::long_poll(),
         task_times: task::times(),
-    };
-    {
-        let mut when_on = when_on();
-        if when_on.is_some() {
-            return;
-        }
-        *when_on = Some(rates);
-    }
+    });
     super::set_heap_rate_now(0);
     super::set_block_rate_now(Duration::ZERO);
     super::set_mutex_fraction_now(0);
@@ -106,7 +104,8 @@ pub fn switch_off() {
 /// # Errors
 /// There can be no CPU samples; all other rates are in force.
 pub fn switch_on() -> Result<(), StartError> {
-    let Some(rates) = when_on().take() else {
+    let mut when_on = when_on();
+    let Some(rates) = when_on.take() else {
         return Ok(());
     };
     super::set_heap_rate_now(rates.heap);

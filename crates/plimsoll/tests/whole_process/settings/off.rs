@@ -1,6 +1,9 @@
 //! `PLIMSOLL=off`, and switching on and off.
 
 use std::net::TcpStream;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 use std::time::Duration;
 
 use plimsoll::profile::{self, Format};
@@ -151,6 +154,39 @@ fn rates_that_are_set_meanwhile_wait() {
         assert_eq!(profile::block_rate(), Duration::from_nanos(7));
         assert!(plimsoll::task::set_times(false));
     });
+}
+
+/// Rates of another thread that are set at the same moment.
+#[test]
+fn no_rate_that_is_set_during_the_switch_is_in_force() {
+    child::run(
+        "off::no_rate_that_is_set_during_the_switch_is_in_force",
+        "",
+        || {
+            let mut plimsoll = plimsoll::config().start();
+            let is_over = AtomicBool::new(false);
+            let in_force = thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !is_over.load(Relaxed) {
+                        profile::set_heap_rate(4096);
+                        profile::set_block_rate(Duration::from_micros(1));
+                    }
+                });
+                let mut in_force = 0;
+                for _ in 0..1000 {
+                    plimsoll.switch_off();
+                    for _ in 0..100 {
+                        let rates = (profile::heap_rate(), profile::block_rate());
+                        in_force += u32::from(rates != (0, Duration::ZERO));
+                    }
+                    plimsoll.switch_on();
+                }
+                is_over.store(true, Relaxed);
+                in_force
+            });
+            assert_eq!(in_force, 0);
+        },
+    );
 }
 
 /// The switch is the process's.
