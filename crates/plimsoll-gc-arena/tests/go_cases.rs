@@ -3,7 +3,8 @@
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
-use plimsoll_testkit::{child, relations};
+use plimsoll_checks::relations;
+use plimsoll_testkit::child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -6,6 +6,7 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 mod chance;
 
+use plimsoll_checks::profile::{read_profile, read_with_idle};
 use plimsoll_testkit::{child, pprof};
 use std::cell::{Cell, RefCell};
 use std::hint::black_box;
@@ -104,7 +105,7 @@ fn shown(profile: &Profile, size: usize) -> [i64; 2] {
 
 fn profile() -> Profile {
     // Names take long to resolve, and are not compared.
-    Profile::of_all("heap", Detail::Addresses)
+    read_with_idle("heap", Detail::Addresses)
 }
 
 fn tested(name: &str, test: fn()) {
@@ -322,7 +323,7 @@ fn the_maker_of_an_object_is_the_leaf() {
         let mut arena = Objects::with_name("objects", |_| Vec::new()).unwrap();
         arena.mutate_root(|mutation, root| root.push(object(mutation, None)));
         arena.finish_cycle();
-        let profile = Profile::of("heap");
+        let profile = read_profile("heap");
         let samples = profile.at("object");
         let of_size = |size| {
             let samples = samples.iter().copied();

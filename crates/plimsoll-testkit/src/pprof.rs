@@ -146,27 +146,6 @@ impl Profile {
         profile
     }
 
-    pub fn of(name: &str) -> Self {
-        let mut bytes = Vec::new();
-        plimsoll::profile::lookup(name)
-            .expect("a profile of that name")
-            .write_to(&mut bytes, plimsoll::profile::Format::Pprof)
-            .expect("writing to memory");
-        Self::read(&bytes)
-    }
-
-    /// Reads a profile that includes samples left out by default for being idle.
-    pub fn of_all(name: &str, detail: plimsoll::profile::Detail) -> Self {
-        // Of one size, whatever the profile is: at rate 1, this allocation is in the next profile.
-        let mut bytes = Vec::with_capacity(1 << 20);
-        plimsoll::profile::lookup(name)
-            .expect("a profile of that name")
-            .with_idle()
-            .write_with(&mut bytes, plimsoll::profile::Format::Pprof, detail)
-            .expect("writing to memory");
-        Self::read(&bytes)
-    }
-
     pub fn text(&self, index: i64) -> &str {
         &self.string_table[usize::try_from(index).expect("an index into the string table")]
     }

@@ -3,7 +3,8 @@
 #[global_allocator]
 static ALLOC: plimsoll::Alloc<Jemalloc> = plimsoll::Alloc::jemalloc();
 
-use plimsoll_testkit::{child, pages, relations};
+use plimsoll_checks::{pages, relations};
+use plimsoll_testkit::child;
 use std::ffi::CString;
 use std::hint::black_box;
 use std::ptr::null_mut;

@@ -7,7 +7,8 @@ static ALLOC: plimsoll::Alloc =
 use plimsoll::mem_stats;
 use plimsoll::stats::backend::System;
 use plimsoll::stats::{self, Exactness};
-use plimsoll_testkit::{child, pages, relations};
+use plimsoll_checks::{pages, relations};
+use plimsoll_testkit::child;
 
 use pages::{MIB, touched};
 

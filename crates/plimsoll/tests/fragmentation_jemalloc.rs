@@ -3,7 +3,8 @@
 #[global_allocator]
 static ALLOC: plimsoll::Alloc<Jemalloc> = plimsoll::Alloc::jemalloc();
 
-use plimsoll_testkit::{child, pages, pprof, relations};
+use plimsoll_checks::{pages, relations};
+use plimsoll_testkit::{child, pprof};
 use std::ffi::CString;
 use std::ptr::null_mut;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use plimsoll::profile::{self, Detail, Format, Profile};
 use plimsoll::thread::{ThreadRecord, ThreadState};
 use plimsoll::{http, label};
+use plimsoll_checks::profile::read_profile;
 use plimsoll_testkit::pprof;
 
 use super::{canonical, python, read, request};
@@ -48,7 +49,7 @@ fn wait_for_a_lock() {
 /// Uses CPU time until some of it was sampled.
 fn cpu() -> Vec<u8> {
     profile::cpu::start().unwrap();
-    let count = || pprof::Profile::of("profile").sample.len();
+    let count = || read_profile("profile").sample.len();
     while count() == 0 {
         black_box((0..1_000_000_u64).map(black_box).sum::<u64>());
     }

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::http;
 use plimsoll::stats::{ClassSpace, Fragmentation, Reconciliation, fragmentation, reconcile};
+use plimsoll_checks::profile::read_profile;
 
 use super::pages::{MIB, churn, touched};
-use super::pprof::{self, Profile};
+use super::pprof;
 use super::relations::Until;
 
 /// Returns the space of the class that holds blocks of `size` bytes.
@@ -112,7 +113,7 @@ pub fn sites_of_sparse_pages_are_named() {
         });
     }
     plimsoll::free_os_memory();
-    let profile = Profile::of("fragmentation");
+    let profile = read_profile("fragmentation");
     assert_eq!(profile.sample_types(), [("sparse_space", "bytes")]);
     let of = |name: &str| -> i64 {
         let by = |sample: &&pprof::Sample| {
@@ -135,7 +136,7 @@ pub fn sites_of_sparse_pages_are_named() {
         (many_hold + few_hold) / sparse > 0.95,
         "{many_hold} {few_hold} {sparse}"
     );
-    let memory = Profile::of("memory");
+    let memory = read_profile("memory");
     let free = memory.sample.iter().filter(|sample| {
         let names = memory.names(sample);
         names.contains(&"[heap: free space in pages]")
@@ -286,7 +287,7 @@ fn row(reconciliation: &Reconciliation, name: &str) -> i64 {
 /// The samples of the profile `memory` sum to the resident memory, of which at most 2 % is
 /// unexplained.
 fn sums_to_resident() {
-    let profile = Profile::of("memory");
+    let profile = read_profile("memory");
     let comments = profile.comments();
     eprintln!("{comments:?}");
     let all: i64 = profile.sample.iter().map(|sample| sample.value[0]).sum();

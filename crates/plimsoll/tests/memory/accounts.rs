@@ -1,6 +1,7 @@
 //! Accounts that the program defines: counted in hooks, read at one instant together with the heap.
 
-use plimsoll_testkit::{child, relations};
+use plimsoll_checks::relations;
+use plimsoll_testkit::child;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;

@@ -2,7 +2,7 @@
 
 use plimsoll::stats::{Unavailable, fragmentation};
 use plimsoll::{http, profile};
-use plimsoll_testkit::pprof;
+use plimsoll_checks::profile::read_profile;
 
 #[test]
 fn the_c_librarys_allocator_cannot_tell() {
@@ -24,7 +24,7 @@ fn the_c_librarys_allocator_cannot_tell() {
 #[test]
 fn the_profile_is_empty_and_names_the_reason() {
     assert_eq!(profile::lookup("fragmentation").unwrap().count(), 0);
-    let profile = pprof::Profile::of("fragmentation");
+    let profile = read_profile("fragmentation");
     assert!(profile.sample.is_empty());
     assert!(
         profile

@@ -1,6 +1,6 @@
 //! The system's allocator without figures still returns memory to the system.
 
-use plimsoll_testkit::pages;
+use plimsoll_checks::pages;
 
 #[test]
 fn free_os_memory_gives_back() {

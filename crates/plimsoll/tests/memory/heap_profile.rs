@@ -9,6 +9,7 @@ mod records;
 #[path = "heap_profile/recursion.rs"]
 mod recursion;
 
+use plimsoll_checks::profile::read_profile;
 use plimsoll_testkit::{child, pprof};
 use std::any::Any;
 use std::collections::HashMap;
@@ -83,7 +84,7 @@ fn everything_is_there() {
     let (grown, map, formatted) = (grows(), map_grows(), formats());
     let (large, zeroed) = (large(), zeroed());
 
-    let profile = Profile::of("heap");
+    let profile = read_profile("heap");
     assert_eq!(
         profile.sample_types(),
         [
@@ -175,7 +176,7 @@ fn everything_is_there() {
     drop((boxes_kept, generics, grown, map, formatted, large, zeroed));
 
     // Everything was freed: the sites are the same, with nothing in use.
-    let after = Profile::of("heap");
+    let after = read_profile("heap");
     for leaf in ["boxes", "large", "zeroed", "generic", "grows", "formats"] {
         let sum = after.sum(after.at(leaf));
         assert!(sum.alloc_objects > 0, "{leaf}");
@@ -220,7 +221,7 @@ fn totals_agree() {
     for thread in noise {
         thread.join().unwrap();
     }
-    let profile = Profile::of("allocs");
+    let profile = read_profile("allocs");
     assert_eq!(profile.text(profile.default_sample_type), "alloc_space");
     let sum = profile.sum(&profile.sample);
     assert!(sum.inuse_objects >= 0 && sum.inuse_objects <= sum.alloc_objects);
@@ -266,7 +267,7 @@ fn depths() {
         let before = profile::set_stack_depth(depth);
         assert!(before <= 1024);
         let kept = down(2000);
-        let profile = Profile::of("heap");
+        let profile = read_profile("heap");
         let sizes = size_class::counted_size(19_500) as i64;
         let deepest = profile
             .sample
@@ -311,7 +312,7 @@ fn recursions_have_one_root() {
     let recurses = || -> Vec<_> { (0..50).map(|more| begins(5000 + more)).collect() };
     let thread = std::thread::Builder::new().stack_size(64 << 20);
     let kept = thread.spawn(recurses).unwrap().join().unwrap();
-    let profile = Profile::of("heap");
+    let profile = read_profile("heap");
     let size = size_class::counted_size(19_500) as i64;
     let samples = profile.sample.iter();
     let samples: Vec<_> = samples
@@ -426,7 +427,7 @@ fn text_is_as_go_writes_it() {
 /// Making a profile adds nothing to the profile or to the program's allocations, and leaks nothing.
 fn own_memory() {
     let kept: Vec<_> = (0..200).map(|levels| down(levels % 100)).collect();
-    drop(Profile::of("heap"));
+    drop(read_profile("heap"));
     let mut bytes: Vec<u8> = Vec::with_capacity(32 << 20);
     let heap = profile::lookup("heap").unwrap();
     let (before, own_before) = (heap_stats(), plimsoll::mem_stats().other_sys);
@@ -491,7 +492,7 @@ fn full_table() {
     let lost = profile::lost_events();
     assert!(lost.table_full > 0, "{lost:?}");
     let exact = heap_stats();
-    let profile = Profile::of("heap");
+    let profile = read_profile("heap");
     let sum = profile.sum(&profile.sample);
     assert!(
         sum.alloc_objects as u64 + 8 >= exact.mallocs,
@@ -504,7 +505,7 @@ fn full_table() {
         comment.contains("because the table of stacks was full") && !comment.contains(", 0 because")
     }),);
     drop(kept);
-    let after = Profile::of("heap");
+    let after = read_profile("heap");
     let sum = after.sum(&after.sample);
     let [bytes, objects] = [sum.inuse_space, sum.inuse_objects];
     let expected = format!(
@@ -563,7 +564,7 @@ fn estimates() {
             profile::set_heap_rate(rate);
             many(rounds, size, &mut keep);
         }
-        let sum = sums(&Profile::of("heap"));
+        let sum = sums(&read_profile("heap"));
         let counted = size_class::counted_size(size) as f64;
         let mut variance = 0.0;
         for rate in rates {
@@ -583,7 +584,7 @@ fn estimates() {
             "{size} bytes: {sum:?}, {in_use:.1} standard errors in use"
         );
         drop(keep);
-        let after = sums(&Profile::of("heap"));
+        let after = sums(&read_profile("heap"));
         assert_eq!(
             (after.inuse_objects, after.inuse_space),
             (0, 0),

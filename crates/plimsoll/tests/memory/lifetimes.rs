@@ -1,6 +1,7 @@
 //! The profile `lifetimes`: how long freed blocks had lived. Each test runs in a separate process,
 //! and every block is sampled.
 
+use plimsoll_checks::profile::read_profile;
 use plimsoll_testkit::{child, pprof};
 use std::hint::black_box;
 use std::thread;
@@ -38,7 +39,7 @@ fn growing() -> Vec<u8> {
 
 /// Returns the shortest lifetime, the objects and the bytes of each sample with the leaf `of`.
 fn lives(of: &str) -> Vec<(i64, i64, i64)> {
-    let profile = Profile::of("lifetimes");
+    let profile = read_profile("lifetimes");
     assert_eq!(
         profile.sample_types(),
         [
@@ -116,7 +117,7 @@ fn a_growing_block_has_a_lifetime_at_each_site() {
 
 /// Returns the temporary objects and bytes with the leaf `of`.
 fn temporary(of: &str) -> (i64, i64) {
-    let profile = Profile::of("lifetimes");
+    let profile = read_profile("lifetimes");
     let sum = |at: usize| profile.at(of).iter().map(|sample| sample.value[at]).sum();
     (sum(2), sum(3))
 }
@@ -136,7 +137,7 @@ fn a_block_freed_before_the_next_allocation_is_temporary() {
                 drop(growing());
                 drop(first);
             }
-            let profile = Profile::of("lifetimes");
+            let profile = read_profile("lifetimes");
             assert_eq!(temporary("memory::lifetimes::brief"), (200, 100 * 40_064));
             // Of two, the last one is.
             assert_eq!(temporary("memory::lifetimes::lasting"), (100, 100 * 80));
@@ -223,7 +224,7 @@ fn all_that_was_freed_is_in_it() {
             drop(lasting(100 * round));
         }
         drop(labelled);
-        let (allocs, lifetimes) = (Profile::of("allocs"), Profile::of("lifetimes"));
+        let (allocs, lifetimes) = (read_profile("allocs"), read_profile("lifetimes"));
         for site in ["memory::lifetimes::brief", "memory::lifetimes::lasting"] {
             let value = |profile: &Profile, at: usize| -> i64 {
                 profile.at(site).iter().map(|sample| sample.value[at]).sum()

@@ -1,7 +1,7 @@
 //! Profiles of a program that was built without line tables. Each test runs a copy of this program
 //! from which `objcopy` removed debug information.
 
-use plimsoll_testkit::pprof;
+use plimsoll_checks::profile::read_with_idle;
 use std::future::{Future, pending};
 use std::panic::Location;
 use std::pin::pin;
@@ -10,7 +10,6 @@ use std::task::{Context, Waker};
 
 use plimsoll::profile::Detail;
 use plimsoll::task::TrackExt;
-use pprof::Profile;
 
 /// Environment variable with the advice that the copy is expected to print.
 const EXPECTED: &str = "PLIMSOLL_TEST_EXPECTED";
@@ -111,7 +110,7 @@ fn advice_on_line_tables_is_as_expected() {
     // The type names and creation places of tasks do not depend on debug information.
     let type_name = "core::future::pending::Pending<memory::line_tables::Kept>";
     for name in ["heap", "goroutine"] {
-        let profile = Profile::of_all(name, Detail::Full);
+        let profile = read_with_idle(name, Detail::Full);
         let comments = profile.comments();
         let said = comments.into_iter().filter(|line| is_advice(line));
         check(said.collect(), name);
@@ -120,7 +119,7 @@ fn advice_on_line_tables_is_as_expected() {
             assert!(samples.any(|sample| profile.label(sample, "task") == Some(type_name)));
         }
         for detail in [Detail::Names, Detail::Addresses] {
-            let profile = Profile::of_all(name, detail);
+            let profile = read_with_idle(name, detail);
             let comments = profile.comments();
             assert!(
                 !comments.iter().any(|line| is_advice(line)),

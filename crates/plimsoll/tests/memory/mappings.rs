@@ -1,7 +1,7 @@
 //! Memory that the program maps directly, as the feature `mmap` records it.
 
+use plimsoll_checks::profile::read_profile;
 use plimsoll_testkit::child;
-use plimsoll_testkit::pprof::Profile;
 use std::ffi::c_void;
 
 use plimsoll::profile::{self, Format};
@@ -65,7 +65,7 @@ fn figures() {
     assert!(text[at..].contains("memory::mappings::figures"), "{text}");
     assert!(text.contains("1: 20971520 [1: 20971520] @"), "{text}");
     assert_eq!(since(before), [1, 5120, 0, 1]);
-    let profile = Profile::of("memory");
+    let profile = read_profile("memory");
     let mapped = profile.sample.iter().find(|sample| {
         let names = profile.names(sample);
         names.last() == Some(&"[mappings]") && names[0].ends_with("mappings::maps_pages")

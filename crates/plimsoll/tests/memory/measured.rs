@@ -1,5 +1,6 @@
 //! Measurements beside the statistics of the process.
 
+use plimsoll_checks::profile::read_profile;
 use plimsoll_testkit::child;
 
 /// Allocations and frees.
@@ -60,7 +61,7 @@ fn measured_operations_are_sampled_at_the_same_rate() {
             }
             let measured = plimsoll::measure(|| (0..40_000).for_each(|_| sampled()));
             assert_eq!(measured.allocations, 40_000);
-            let profile = plimsoll_testkit::pprof::Profile::of("allocs");
+            let profile = read_profile("allocs");
             let samples = profile.at("memory::measured::measured_operations_are_sampled_at_the_same_rate::{{closure}}::sampled");
             let estimated: i64 = samples.iter().map(|sample| sample.value[0]).sum();
             assert!(estimated.abs_diff(40_000) < 8_200, "{estimated}");

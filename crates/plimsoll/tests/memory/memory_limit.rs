@@ -1,8 +1,8 @@
 //! The soft memory limit: a crossed threshold calls its callback once, on Plimsoll's thread, after
 //! memory was returned.
 
+use plimsoll_checks::relations::Until;
 use plimsoll_testkit::child;
-use plimsoll_testkit::relations::Until;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,5 +1,6 @@
 //! The profile `memory`: all resident memory by holder.
 
+use plimsoll_checks::profile::read_profile;
 use plimsoll_testkit::child;
 use plimsoll_testkit::pprof::Profile;
 use std::hint::black_box;
@@ -76,7 +77,7 @@ fn holders() {
                 .unwrap();
         }
         barrier.wait();
-        let profile = Profile::of("memory");
+        let profile = read_profile("memory");
         barrier.wait();
         profile
     });
@@ -166,7 +167,7 @@ static ARENA: plimsoll::stats::Account = plimsoll::stats::Account::new("arena");
 
 fn accounts() {
     let profile = profile::lookup("memory").unwrap();
-    let read = || Profile::of("memory");
+    let read = || read_profile("memory");
     let account = "[account arena]";
     let before = sum(&read(), &["[unexplained]"]);
     map_unseen(30 << 20);
@@ -238,7 +239,7 @@ fn untouched_blocks() {
         number % 2 == 0
     });
     let reconciliation = reconcile();
-    let profile = Profile::of("memory");
+    let profile = read_profile("memory");
     let of = |site: &str| sum(&profile, &["[heap: blocks in use]", site]);
     // A huge page may contain more than was touched.
     assert_near(of("memory_profile::never_touched"), 0, 3 * MIB);

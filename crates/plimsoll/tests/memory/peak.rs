@@ -1,5 +1,6 @@
 //! The profile `peak`: memory in use by site at the peak.
 
+use plimsoll_checks::profile::read_profile;
 use plimsoll_testkit::{child, pprof};
 use std::hint::black_box;
 use std::thread;
@@ -39,7 +40,7 @@ fn at(profile: &Profile, site: &str) -> (i64, i64) {
 }
 
 fn peak() -> Profile {
-    let profile = Profile::of("peak");
+    let profile = read_profile("peak");
     assert_eq!(
         profile.sample_types(),
         [("peak_objects", "count"), ("peak_space", "bytes")]

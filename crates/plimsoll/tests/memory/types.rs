@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll::profile::{self, Detail, Format};
+use plimsoll_checks::profile::read_profile;
 use plimsoll_testkit::child;
 use plimsoll_testkit::pprof::Profile;
 
@@ -85,7 +86,7 @@ fn labelled() {
     let kept = (in_a_box(), in_a_vec(), collected(), in_an_arc(), in_an_rc());
     let maps = (in_a_map(), in_a_tree(), in_a_deque(), of_no_type());
     for name in ["heap", "allocs", "peak"] {
-        let profile = Profile::of(name);
+        let profile = read_profile(name);
         for (function, container) in [
             ("in_a_box", "Box"),
             ("in_a_vec", "Vec"),
@@ -155,14 +156,14 @@ fn instances_wait() {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
         loop {
             assert!(std::time::Instant::now() < deadline, "they never wait");
-            let names = names(&Profile::of("goroutine"));
+            let names = names(&read_profile("goroutine"));
             if has(&names, "u32") && has(&names, "u64") {
                 break;
             }
         }
         drop(held);
     });
-    let names = names(&Profile::of("block"));
+    let names = names(&read_profile("block"));
     assert!(has(&names, "u32") && has(&names, "u64"), "{names:?}");
 }
 

@@ -1,6 +1,7 @@
 //! mimalloc with its backend, compared with mimalloc's own statistics and the kernel's figures.
 
-use plimsoll_testkit::{child, pages, relations};
+use plimsoll_checks::{pages, relations};
+use plimsoll_testkit::child;
 use std::hint::black_box;
 use std::sync::Barrier;
 

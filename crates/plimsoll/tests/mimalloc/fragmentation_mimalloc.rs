@@ -1,7 +1,8 @@
 //! Free space in mimalloc's pages, and its sites.
 
 use plimsoll::stats::{Unavailable, fragmentation};
-use plimsoll_testkit::{child, pages, pprof, relations};
+use plimsoll_checks::{pages, relations};
+use plimsoll_testkit::{child, pprof};
 
 #[path = "../holes/mod.rs"]
 mod holes;

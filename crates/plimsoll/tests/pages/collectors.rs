@@ -11,7 +11,8 @@ mod misuse;
 #[path = "collectors/requests.rs"]
 mod requests;
 
-use plimsoll_testkit::{child, pprof, relations};
+use plimsoll_checks::relations;
+use plimsoll_testkit::child;
 use std::time::{Duration, Instant};
 
 use plimsoll::gc::{Cause, Collector};

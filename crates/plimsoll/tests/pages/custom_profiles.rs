@@ -1,5 +1,6 @@
 //! Profiles that the program defines.
 
+use plimsoll_checks::profile::{read_profile, read_with_idle};
 use plimsoll_testkit::{child, pprof};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +42,7 @@ fn text_of(name: &str) -> String {
 
 /// Returns how many entries the profile has, as read from its samples.
 fn total(name: &str) -> i64 {
-    let profile = pprof::Profile::of_all(name, Detail::Addresses);
+    let profile = read_with_idle(name, Detail::Addresses);
     profile.sample.iter().map(|sample| sample.value[0]).sum()
 }
 
@@ -62,7 +63,7 @@ fn an_entry_is_there_until_it_is_dropped() {
     );
     assert_eq!(connections.count(), 4);
 
-    let profile = pprof::Profile::of(NAME);
+    let profile = read_profile(NAME);
     assert_eq!(profile.sample_types(), [(NAME, "count")]);
     let period = profile.period_type.as_ref().unwrap();
     assert_eq!(
@@ -102,7 +103,7 @@ fn an_entry_is_there_until_it_is_dropped() {
     assert_eq!((connections.count(), total(NAME)), (3, 3));
     open.clear();
     assert_eq!((connections.count(), total(NAME)), (0, 0));
-    assert!(pprof::Profile::of(NAME).sample.is_empty());
+    assert!(read_profile(NAME).sample.is_empty());
     // After all entries have ended, new ones can be added.
     drop(accepts(connections));
     assert_eq!(total(NAME), 0);
@@ -112,7 +113,7 @@ fn an_entry_is_there_until_it_is_dropped() {
 fn frames_are_skipped_and_no_more_than_32_kept() {
     let skipping = Profile::new("tests.skips").unwrap();
     let names = |entry: Entry| {
-        let profile = pprof::Profile::of("tests.skips");
+        let profile = read_profile("tests.skips");
         assert_eq!(profile.sample.len(), 1);
         let sample = &profile.sample[0];
         drop(entry);
@@ -175,7 +176,7 @@ fn entries_have_the_labels_of_the_adding_thread() {
     let _other = label::with([("tenant", "ends")]);
     // Removes the entry of the last tenant.
     entries.pop();
-    let profile = pprof::Profile::of(NAME);
+    let profile = read_profile(NAME);
     let of = |tenant| -> i64 {
         let samples = profile.sample.iter();
         let samples = samples.filter(|sample| profile.label(sample, "tenant") == Some(tenant));

@@ -10,10 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll::profile;
+use plimsoll_checks::relations::Until;
 use plimsoll_testkit::child;
 use plimsoll_testkit::client::get;
 use plimsoll_testkit::pprof::Profile;
-use plimsoll_testkit::relations::Until;
 
 /// The whole seconds during which pages are fetched: 6, or `PLIMSOLL_SOAK_SECONDS` up to 50. After a minute, the
 /// test harness of the program prints a message.

@@ -10,7 +10,8 @@ mod names;
 mod pauses;
 
 use plimsoll::gc::{Cause, Collector, CpuClass};
-use plimsoll_testkit::{child, relations};
+use plimsoll_checks::relations;
+use plimsoll_testkit::child;
 use relations::Everything;
 
 /// Runs a whole cycle with a pause, a mark termination, and some work.

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;
 
 use plimsoll::{heap_stats, mem_stats, size_class};
-use plimsoll_testkit::counts::added;
+use plimsoll_checks::counts::added;
 
 use crate::ALLOC;
 

@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use plimsoll::profile;
+use plimsoll_checks::profile::read_profile;
 use plimsoll_testkit::child;
 use plimsoll_testkit::os::linux::usdt::{self, Event};
-use plimsoll_testkit::pprof::{Profile, Values};
+use plimsoll_testkit::pprof::Values;
 
 use crate::ALLOC;
 
@@ -89,7 +90,7 @@ fn allocate(rounds: usize) {
     }
     // The profile has all events: no block is sampled from here on.
     profile::set_heap_rate(0);
-    let heap = Profile::of("heap");
+    let heap = read_profile("heap");
     let mut text = String::new();
     for (size, exact) in SIZES.into_iter().zip(exact) {
         let samples = heap.sample.iter();

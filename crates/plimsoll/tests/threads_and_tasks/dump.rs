@@ -1,5 +1,6 @@
 //! Dumps of the threads as text: the page, the function, and dumps on a signal and on a panic.
 
+use plimsoll_checks::profile::read_with_idle;
 use plimsoll_testkit::child;
 use plimsoll_testkit::pprof::{self, is_thread_entry};
 use std::fs::File;
@@ -225,7 +226,7 @@ fn both_ends_of_a_deep_stack_are_in_the_profile() {
     for (name, levels) in [("is far", 400), ("is farther", 3000)] {
         let (over, thread) = waiter(name, levels);
         record_of(name);
-        let profile = pprof::Profile::of_all("goroutine", Detail::Names);
+        let profile = read_with_idle("goroutine", Detail::Names);
         let samples = profile.sample.iter();
         let named = samples.filter(|sample| profile.label(sample, "thread") == Some(name));
         let named: Vec<_> = named.collect();

@@ -18,7 +18,6 @@ mod kinds;
 mod waiting;
 
 use plimsoll::task::{self, TaskId, TaskRecord};
-use plimsoll_testkit::pprof;
 
 fn record(id: TaskId) -> Option<TaskRecord> {
     task::tasks().into_iter().find(|task| task.id() == id)

@@ -20,6 +20,7 @@ mod tasks;
 #[path = "leaks/well.rs"]
 mod well;
 
+use plimsoll_checks::profile::read_with_idle;
 use plimsoll_testkit::pprof;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -54,7 +55,7 @@ fn leaks() -> BTreeMap<String, i64> {
 fn in_full() -> Profile {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        let profile = Profile::of_all("goroutineleak", Detail::Names);
+        let profile = read_with_idle("goroutineleak", Detail::Names);
         let comments = profile.comments();
         if !comments.iter().any(|line| line.contains("is unknown")) {
             return profile;
@@ -99,7 +100,7 @@ fn expect(expected: &[(&str, i64)]) {
 fn expect_in_readings_at_once(expected: &[(&str, i64)]) {
     expect(expected);
     let proved = |name: &str| {
-        let profile = Profile::of_all(name, Detail::Names);
+        let profile = read_with_idle(name, Detail::Names);
         let mut leaks: BTreeMap<String, i64> = BTreeMap::new();
         for sample in &profile.sample {
             let label = |key| profile.label(sample, key);

@@ -1,7 +1,8 @@
 //! The profile `longpoll`: polls that block an executor's thread, with the stack of the blocking
 //! call. Each test runs in a separate process.
 
-use plimsoll_testkit::{child, pprof};
+use plimsoll_checks::profile::{read_profile, read_with_idle};
+use plimsoll_testkit::child;
 use std::future::{Future, poll_fn};
 use std::hint;
 use std::pin::pin;
@@ -14,7 +15,6 @@ use std::time::{Duration, Instant};
 use plimsoll::label;
 use plimsoll::profile::{self, Detail, Format};
 use plimsoll::task::TrackExt;
-use pprof::Profile;
 
 /// Limit after which the test considers itself hung.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,7 +40,7 @@ impl Long {
 
 fn long_polls() -> Vec<Long> {
     // The functions that the tests search for are not inlined.
-    let profile = Profile::of_all("longpoll", Detail::Names);
+    let profile = read_with_idle("longpoll", Detail::Names);
     assert_eq!(
         profile.sample_types(),
         [("polls", "count"), ("delay", "nanoseconds")]
@@ -283,7 +283,7 @@ fn all_are_counted_once_whether_they_are_seen_or_not() {
                 "{delay:?} in {most:?}"
             );
             assert!(all.iter().any(|long| long.is_in(UNSEEN)));
-            let comments = Profile::of("longpoll");
+            let comments = read_profile("longpoll");
             let [comment] = comments.comments()[..] else {
                 panic!("not one comment")
             };

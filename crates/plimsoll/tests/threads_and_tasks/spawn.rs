@@ -1,6 +1,6 @@
 //! `plimsoll::task::spawn`, `spawn_local` and `JoinSet`: they behave as tokio's, and track tasks.
 
-use plimsoll_testkit::pprof;
+use plimsoll_checks::profile::read_with_idle;
 use std::collections::HashSet;
 use std::future::{Future, pending, poll_fn};
 use std::sync::{Arc, Mutex};
@@ -285,7 +285,7 @@ fn waiting_for_a_set_is_shown_as_a_join() {
     single().block_on(async {
         let task = tokio::spawn(waits_for_its_set().tracked_as("joins"));
         yield_now().await;
-        let profile = pprof::Profile::of_all("goroutine", Detail::Full);
+        let profile = read_with_idle("goroutine", Detail::Full);
         let mut samples = profile.sample.iter();
         let sample = samples
             .find(|sample| profile.label(sample, "task") == Some("joins"))

@@ -3,7 +3,7 @@
 
 use crate::chain;
 
-use plimsoll_testkit::pprof;
+use plimsoll_checks::profile::read_with_idle;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -12,12 +12,11 @@ use std::time::Duration;
 use chain::{outermost, second};
 use plimsoll::profile::{Detail, Format, frames};
 use plimsoll::task::TrackExt;
-use pprof::Profile;
 
 /// Returns the names in the stacks of the tasks with this name, from the leaf, and their wait
 /// reasons.
 fn stacks(task: &str) -> Vec<(Vec<String>, String)> {
-    let profile = Profile::of_all("goroutine", Detail::Full);
+    let profile = read_with_idle("goroutine", Detail::Full);
     let samples = profile.sample.iter();
     samples
         .filter(|sample| profile.label(sample, "task") == Some(task))
@@ -221,7 +220,7 @@ fn executors_of_all_kinds_will_do() {
         .collect();
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     loop {
-        let profile = Profile::of_all("goroutine", Detail::Full);
+        let profile = read_with_idle("goroutine", Detail::Full);
         let count: i64 = profile
             .sample
             .iter()

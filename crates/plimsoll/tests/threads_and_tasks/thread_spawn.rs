@@ -1,16 +1,15 @@
 //! Threads of `plimsoll::thread`, whose creator is known with and without the feature `interpose`.
 
-use plimsoll_testkit::pprof;
+use plimsoll_checks::profile::read_with_idle;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use plimsoll::label;
 use plimsoll::profile::{Detail, frames};
 use plimsoll::thread::{self, Builder, Scope, ThreadRecord, ThreadState};
-use pprof::Profile;
 
 fn created_in(function: &str) -> i64 {
-    let profile = Profile::of_all("threadcreate", Detail::Names);
+    let profile = read_with_idle("threadcreate", Detail::Names);
     let created = profile.sample.iter().filter(|sample| {
         let names = profile.names(sample);
         names.iter().any(|name| name.ends_with(function))

@@ -1,6 +1,7 @@
 //! The creators of the living threads.
 #![cfg(feature = "interpose")]
 
+use plimsoll_checks::profile::read_with_idle;
 use plimsoll_testkit::pprof;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -19,7 +20,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn threadcreate() -> Profile {
-    Profile::of_all("threadcreate", Detail::Names)
+    read_with_idle("threadcreate", Detail::Names)
 }
 
 /// Returns the number of threads that were created in a function with this name.

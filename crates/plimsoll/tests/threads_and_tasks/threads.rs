@@ -7,6 +7,7 @@ mod hard_cases;
 #[path = "threads/spinning.rs"]
 mod spinning;
 
+use plimsoll_checks::profile::read_with_idle;
 use plimsoll_testkit::{child, pprof};
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use plimsoll::profile::Detail;
 use pprof::{Profile, Sample, is_thread_entry};
 
 fn goroutine() -> Profile {
-    Profile::of_all("goroutine", Detail::Names)
+    read_with_idle("goroutine", Detail::Names)
 }
 
 /// Returns the number of threads in the profile.

@@ -24,10 +24,12 @@ use std::sync::Mutex;
 use std::{env, fs, process};
 
 use plimsoll::profile::{self, Detail, Snapshot, cpu};
+use plimsoll_checks::counts;
+use plimsoll_checks::profile::read_profile;
+use plimsoll_checks::relations::assert_relations;
+use plimsoll_testkit::child;
 use plimsoll_testkit::client::wait_for;
 use plimsoll_testkit::pprof::{Profile, Sample};
-use plimsoll_testkit::relations::assert_relations;
-use plimsoll_testkit::{child, counts};
 
 /// The number of blocks that [`keeps_here`] allocates.
 const BLOCKS: usize = 1000;
@@ -169,7 +171,7 @@ fn keeps_blocks() {
     assert!(bytes >= (BLOCKS * SIZE) as u64, "{bytes}");
     assert_relations(&plimsoll::mem_stats());
     if profile::heap_rate() != 0 {
-        let profile = Profile::of("heap");
+        let profile = read_profile("heap");
         let estimated = profile.sum(within(&profile, "keeps_here")).inuse_objects;
         // The standard deviation is the square root of 1,000 * 0.44 / 0.56: 28.
         assert!(estimated.abs_diff(BLOCKS as i64) <= 140, "{estimated}");
@@ -207,7 +209,7 @@ fn keeps_blocks_and_uses_time() {
     let _plimsoll = plimsoll::start();
     keeps_blocks();
     records_cpu_time();
-    let threads = Profile::of("goroutine");
+    let threads = read_profile("goroutine");
     assert!(!within(&threads, "keeps_blocks_and_uses_time").is_empty());
 }
 

@@ -5,8 +5,8 @@ use std::hint::black_box;
 
 use plimsoll::profile::{self, Detail, Format};
 
+use plimsoll_checks::profile::read_profile;
 use plimsoll_testkit::child;
-use plimsoll_testkit::pprof::Profile;
 
 #[inline(never)]
 fn allocate<T: Default + Clone>(count: usize) -> Vec<T> {
@@ -50,7 +50,7 @@ fn written(format: Format) -> String {
 fn instances_differ() {
     let kept = (allocate::<u32>(128), allocate::<u64>(128));
     let chains = (outer::<u32>(300), outer::<u64>(300));
-    let profile = Profile::of("heap");
+    let profile = read_profile("heap");
     for (of, item) in [("u32", 4), ("u64", 8)] {
         // Objects and bytes of the samples whose innermost functions are `functions`.
         let sum = |functions: &[&str]| {

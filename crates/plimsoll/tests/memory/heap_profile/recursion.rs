@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use plimsoll::size_class;
+use plimsoll_checks::profile::read_profile;
 use plimsoll_testkit::child;
 use plimsoll_testkit::pprof::{Profile, Sample};
 
@@ -40,7 +41,7 @@ fn functions(profile: &Profile, location: u64) -> Vec<&str> {
 
 fn each_turn_is_one_location() {
     let kept = recurses(TURNS);
-    let profile = Profile::of("heap");
+    let profile = read_profile("heap");
     for location in &profile.location {
         let names = functions(&profile, location.id);
         let calls = names.iter().filter(|name| name.ends_with("::recurses"));

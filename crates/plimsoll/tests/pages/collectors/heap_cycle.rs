@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::gc::{Cause, Collector, Cycle};
 use plimsoll::profile::{self, Detail, Format};
+use plimsoll_checks::profile::read_with_idle;
 
 use super::child;
-use super::pprof::Profile;
 use super::relations::Until;
 
 /// An object of a collected heap. Its size and a label distinguish it from all other samples.
@@ -22,7 +22,7 @@ fn objects<const SIZE: usize>(count: usize) -> Vec<Object<SIZE>> {
 /// Returns how many objects of a size were allocated and are in use, according to the profile.
 fn shown<const SIZE: usize>() -> [i64; 2] {
     // Without names, which take long to find and are not needed.
-    let profile = Profile::of_all("heap", Detail::Addresses);
+    let profile = read_with_idle("heap", Detail::Addresses);
     let mut sums = [0; 2];
     for sample in &profile.sample {
         let size = profile.number(sample, "bytes");

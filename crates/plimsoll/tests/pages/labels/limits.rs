@@ -2,8 +2,8 @@
 
 use plimsoll::label::{self, Labels, MAX_SETS};
 use plimsoll::profile;
+use plimsoll_checks::profile::read_profile;
 
-use super::pprof::Profile;
 use super::{by_label, child};
 
 fn fill_the_table_of_label_sets() {
@@ -95,7 +95,7 @@ fn more_than_fit() {
     }
     assert!(profile::lost_events().table_full > 0);
     let live = plimsoll::heap_stats().live_objects() as i64;
-    let profile = Profile::of("heap");
+    let profile = read_profile("heap");
     let of_size = profile
         .sample
         .iter()

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use plimsoll::label::{self, Labels};
 use plimsoll::profile::{self, Detail, Format};
 use plimsoll::task::TrackExt;
+use plimsoll_checks::profile::{read_profile, read_with_idle};
 
 use super::pprof::{Profile, Values};
 use super::{by_label, child, labelled};
@@ -51,7 +52,7 @@ fn each_tenant_has_what_it_allocated() {
     }
     let nobodys = keeps_blocks(33);
     for name in ["heap", "allocs"] {
-        let profile = Profile::of(name);
+        let profile = read_profile(name);
         for tenant in 0..10i64 {
             let blocks = blocks_of(&profile, "tenant", &format!("t{tenant}"));
             let in_use = 10 * (tenant + 1);
@@ -75,7 +76,7 @@ fn each_tenant_has_what_it_allocated() {
     .join()
     .unwrap();
     drop(nobodys);
-    let profile = Profile::of("heap");
+    let profile = read_profile("heap");
     assert_eq!(blocks_of(&profile, "tenant", "t9"), values(105, 0));
     assert_eq!(blocks_of(&profile, "tenant", "t8"), values(95, 90));
     assert_eq!(blocks_of(&profile, "tenant", "frees"), values(0, 0));
@@ -112,7 +113,7 @@ fn grows(mut grown: Vec<u8>, size: usize) -> Vec<u8> {
 /// A block that grows takes the labels of the reallocation; large blocks behave as small ones do.
 fn a_grown_block_has_the_labels_of_the_reallocation() {
     let in_use = |tenant| {
-        let profile = Profile::of_all("heap", Detail::Addresses);
+        let profile = read_with_idle("heap", Detail::Addresses);
         let samples = labelled(&profile, "tenant", tenant).into_iter();
         profile.sum(samples).inuse_space
     };
@@ -162,7 +163,7 @@ fn guards_are_followed() {
         kept.push(keeps_blocks(16));
     }
     kept.push(keeps_blocks(32));
-    let profile = Profile::of("heap");
+    let profile = read_profile("heap");
     let of = |stage| blocks_of(&profile, "stage", stage);
     assert_eq!(of("outer"), values(1 + 4 + 16, 1 + 4 + 16));
     assert_eq!(of("inner"), values(2, 2));
@@ -205,7 +206,7 @@ fn polls_are_labelled() {
         let _ = second.as_mut().poll(&mut context);
         keeps(100);
     }
-    let profile = Profile::of("heap");
+    let profile = read_profile("heap");
     assert_eq!(blocks_of(&profile, "task", "first"), values(3, 3));
     assert_eq!(blocks_of(&profile, "task", "second"), values(30, 30));
     assert_eq!(blocks_of(&profile, "task", "none"), values(600, 600));
@@ -246,7 +247,7 @@ fn ten_threads_change_labels() {
         let (over, reader) = (&over, |name: &'static str| {
             let mut readings = 0;
             while !over.load(Ordering::Relaxed) || readings < 3 {
-                let profile = Profile::of_all(name, Detail::Addresses);
+                let profile = read_with_idle(name, Detail::Addresses);
                 for sample in &profile.sample {
                     let label = |key| profile.label(sample, key);
                     let Some(both) = label("both") else { continue };
@@ -266,7 +267,7 @@ fn ten_threads_change_labels() {
         }
         kept
     });
-    let profile = Profile::of("heap");
+    let profile = read_profile("heap");
     for thread in 0..THREADS {
         for turn in 0..7 {
             let turns = (0..TURNS).filter(|at| at % 7 == turn).count() as i64;
@@ -275,7 +276,7 @@ fn ten_threads_change_labels() {
         }
     }
     drop(finished);
-    let profile = Profile::of("heap");
+    let profile = read_profile("heap");
     for thread in 0..THREADS {
         let blocks = blocks_of(&profile, "racer", &format!("r{thread}"));
         assert_eq!(blocks, values(2 * TURNS as i64, 0));

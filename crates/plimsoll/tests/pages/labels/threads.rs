@@ -5,13 +5,13 @@ use std::sync::mpsc::{Sender, channel};
 
 use plimsoll::label::{self, Labels};
 use plimsoll::profile::{self, Detail, Format};
+use plimsoll_checks::profile::read_with_idle;
 
-use super::pprof::Profile;
 use super::{child, labelled};
 
 /// Returns how many threads have this label now.
 fn threads_of(tenant: &str) -> i64 {
-    let profile = Profile::of_all("goroutine", Detail::Names);
+    let profile = read_with_idle("goroutine", Detail::Names);
     let samples = labelled(&profile, "tenant", tenant).into_iter();
     samples.map(|sample| sample.value[0]).sum()
 }

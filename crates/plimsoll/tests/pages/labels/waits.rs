@@ -3,6 +3,7 @@
 use plimsoll::label;
 use plimsoll::profile::{self, Format};
 use plimsoll::sync::Mutex;
+use plimsoll_checks::profile::read_profile;
 
 use super::by_label;
 use super::pprof::{Profile, Sample};
@@ -40,12 +41,12 @@ fn waits_and_charges_are_split_by_label() {
         || gives_it_up(held),
     );
     let least = HELD.mul_f64(0.9).as_nanos() as i64;
-    let block = Profile::of("block");
+    let block = read_profile("block");
     let waited = by_label(&block, within(&block, "waits_for_it"), "tenant", 1);
     let tenants: Vec<_> = waited.keys().copied().collect();
     assert_eq!(tenants, [Some("waits 0"), Some("waits 1"), Some("waits 2")]);
     assert!(waited.values().all(|&delay| delay >= least), "{waited:?}");
-    let mutex = Profile::of("mutex");
+    let mutex = read_profile("mutex");
     let blamed = by_label(&mutex, within(&mutex, "gives_it_up"), "tenant", 1);
     assert_eq!(blamed.len(), 1, "{blamed:?}");
     assert!(blamed[&Some("holds")] >= 3 * least, "{blamed:?}");
@@ -102,7 +103,7 @@ fn the_standard_librarys_locks_are_labelled_as_well() {
         ("block", "waits_for_std", "waits"),
         ("mutex", "gives_up_std", "holds"),
     ] {
-        let profile = Profile::of(name);
+        let profile = read_profile(name);
         let tenants = by_label(&profile, within(&profile, function), "tenant", 0);
         assert_eq!(
             tenants.into_keys().collect::<Vec<_>>(),
@@ -140,7 +141,7 @@ fn tasks_wait_with_their_labels() {
     };
     runtime.block_on(both);
     let delays = |name| {
-        let profile = Profile::of(name);
+        let profile = read_profile(name);
         let tokio = profile.sample.iter().filter(|sample| {
             let tenant = profile.label(sample, "tenant");
             tenant.is_some_and(|tenant| tenant.starts_with("task "))

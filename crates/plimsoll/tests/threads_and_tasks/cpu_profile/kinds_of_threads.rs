@@ -12,8 +12,8 @@ use std::thread;
 use plimsoll::label::{self, Labels};
 use plimsoll::profile::{self, cpu};
 use plimsoll::task::TrackExt;
+use plimsoll_checks::relations::Until;
 use plimsoll_testkit::child;
-use plimsoll_testkit::relations::Until;
 
 use super::{
     PERIOD, burns_here, cpu_of, decoded, in_some_attempt, is_cpu, record, thread_cpu, through,

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use plimsoll::profile::{self, cpu};
-use plimsoll_testkit::relations::Until;
+use plimsoll_checks::relations::Until;
 use plimsoll_testkit::{child, pprof::is_thread_entry};
 
 use super::{burns_here, cpu_of, decoded, in_some_attempt, is_cpu, record, through};

@@ -9,10 +9,10 @@ use std::time::Duration;
 use plimsoll::label;
 use plimsoll::profile::Detail;
 use plimsoll::task::{self, TaskId, TaskState, TrackExt};
+use plimsoll_checks::profile::read_with_idle;
 use tokio::runtime::Runtime;
 
 use super::kinds::AsyncTask;
-use super::pprof::Profile;
 use super::record;
 
 fn runtime(workers: usize) -> Runtime {
@@ -73,7 +73,7 @@ fn profiles_at_once_are_each_whole() {
             });
             scope.spawn(|| {
                 for _ in 0..3 {
-                    let profile = Profile::of_all("goroutine", Detail::Names);
+                    let profile = read_with_idle("goroutine", Detail::Names);
                     let residents: i64 = profile
                         .sample
                         .iter()
@@ -140,7 +140,7 @@ fn profiles_while_a_runtime_shuts_down() {
                     }
                     // Also takes the other kind of profile, which reads the tasks' stacks.
                     if round == 0 {
-                        Profile::of_all("goroutine", Detail::Names);
+                        read_with_idle("goroutine", Detail::Names);
                     }
                 }
             });
@@ -195,7 +195,7 @@ fn a_task_that_blocks_in_place_is_running() {
     assert_ne!(other_id, Some(id));
     assert!(labels.is_empty());
     assert_ne!(elsewhere, on);
-    let profile = Profile::of_all("goroutine", Detail::Names);
+    let profile = read_with_idle("goroutine", Detail::Names);
     let mut samples = profile.sample.iter();
     let sample = samples
         .find(|sample| profile.label(sample, "task") == Some("blocks"))

@@ -6,10 +6,10 @@ use std::task::{Context, Poll, Waker};
 
 use plimsoll::profile::Detail;
 use plimsoll::task::{TaskState, TrackExt};
+use plimsoll_checks::profile::read_with_idle;
 
 use super::chain::{self, outermost};
 use super::kinds;
-use super::pprof::Profile;
 use super::record;
 
 /// A future that keeps its waker and waits for ever.
@@ -30,7 +30,7 @@ impl Future for Keeps {
 /// Checks that exactly one stack has tasks with this name, and that it contains the whole chain.
 #[track_caller]
 pub fn is_there(task: &str) {
-    let profile = Profile::of_all("goroutine", Detail::Full);
+    let profile = read_with_idle("goroutine", Detail::Full);
     let samples: Vec<_> = profile
         .sample
         .iter()

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use plimsoll::profile::{Detail, Format};
 use plimsoll::task::{self, TaskRecord, TrackExt};
+use plimsoll_checks::profile::read_with_idle;
 use tokio::sync::{Mutex, Notify, oneshot};
 use tokio::task::{spawn_local, yield_now};
 
-use super::pprof::Profile;
 use super::{block_on, expect, leaks, programs};
 
 programs! {
@@ -137,7 +137,7 @@ fn the_first_lines_say_what_a_probable_leak_needs() {
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("goroutineleak profile: total 0"));
         expect_trend_comment(lines.next().unwrap().strip_prefix("# ").unwrap(), 1);
-        let comments = Profile::of_all("goroutineleak", Detail::Names);
+        let comments = read_with_idle("goroutineleak", Detail::Names);
         expect_trend_comment(comments.comments()[0], 2);
     });
 }
@@ -164,7 +164,7 @@ fn expect_trend_comment(line: &str, readings: usize) {
 /// Returns the number of threads with this name that wait for `object`, a value of the label
 /// `wait`.
 pub(super) fn waiting(name: &str, object: &str) -> i64 {
-    let profile = Profile::of_all("goroutine", Detail::Names);
+    let profile = read_with_idle("goroutine", Detail::Names);
     let waiting = profile.sample.iter().filter(|sample| {
         profile.label(sample, "thread") == Some(name)
             && profile.label(sample, "wait") == Some(object)

@@ -8,7 +8,8 @@ use std::thread;
 use plimsoll::profile::Detail;
 
 use crate::contention::scene::{Waiter, alone};
-use plimsoll_testkit::pprof::{Profile, Sample, is_thread_entry};
+use plimsoll_checks::profile::read_with_idle;
+use plimsoll_testkit::pprof::{Sample, is_thread_entry};
 
 /// The default depth.
 const DEPTH: usize = 128;
@@ -63,7 +64,7 @@ fn deep_stacks_have_their_roots_in_both_profiles() {
         ("block", "depths::waits_far_down"),
         ("mutex", "depths::releases_far_down"),
     ] {
-        let profile = Profile::of_all(name, Detail::Names);
+        let profile = read_with_idle(name, Detail::Names);
         let has_root = |sample: &&Sample| {
             let mut names = profile.names(sample).into_iter();
             names.any(|function| function.ends_with(root))

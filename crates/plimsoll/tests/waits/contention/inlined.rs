@@ -7,7 +7,7 @@ use std::thread;
 use plimsoll::profile::Detail;
 
 use crate::contention::scene::{Waiter, alone};
-use plimsoll_testkit::pprof::Profile;
+use plimsoll_checks::profile::read_with_idle;
 
 #[inline(always)]
 fn inlined_innermost(lock: &Mutex<u8>) -> u8 {
@@ -46,7 +46,7 @@ fn inlined_callers_are_expanded_and_no_stack_is_there_twice() {
         });
     }
     for name in ["block", "mutex"] {
-        let profile = Profile::of_all(name, Detail::Full);
+        let profile = read_with_idle(name, Detail::Full);
         let mut stacks: Vec<_> = profile
             .sample
             .iter()

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 use plimsoll::profile::Detail;
 
 use crate::contention::scene::alone;
-use plimsoll_testkit::pprof::Profile;
+use plimsoll_checks::profile::read_with_idle;
 
 /// Threads that write profiles wait for one another, which the program did not cause.
 #[test]
 fn plimsolls_own_locks_are_in_a_profile_of_their_own() {
     let _alone = alone();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let own = || Profile::of_all("selfcontention", Detail::Names);
+    let own = || read_with_idle("selfcontention", Detail::Names);
     while own().sample.is_empty() {
         assert!(Instant::now() < deadline, "none of them was contended");
         thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| drop(Profile::of_all("mutex", Detail::Names)));
+                scope.spawn(|| drop(read_with_idle("mutex", Detail::Names)));
             }
         });
     }
@@ -33,7 +33,7 @@ fn plimsolls_own_locks_are_in_a_profile_of_their_own() {
         );
     }
     for name in ["block", "mutex"] {
-        let profile = Profile::of_all(name, Detail::Names);
+        let profile = read_with_idle(name, Detail::Names);
         for sample in &profile.sample {
             let names = profile.names(sample);
             let is_own = |name: &&str| {

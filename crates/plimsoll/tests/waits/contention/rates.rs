@@ -8,17 +8,18 @@ use plimsoll::profile::Detail;
 
 use crate::contention::scenarios;
 use crate::contention::scene::{alone, sum, thread_id, until_it_waits};
+use plimsoll_checks::profile::read_with_idle;
 use plimsoll_testkit::pprof::Profile;
 
 #[test]
 fn setting_the_fraction_to_0_keeps_records() {
     let _alone = alone();
     scenarios::mutex_lock();
-    let before = Profile::of_all("mutex", Detail::Full);
+    let before = read_with_idle("mutex", Detail::Full);
     assert_eq!(plimsoll::profile::set_mutex_fraction(0), 1);
     assert_eq!(plimsoll::profile::mutex_fraction(), 0);
     scenarios::mutex_lock();
-    let after = Profile::of_all("mutex", Detail::Full);
+    let after = read_with_idle("mutex", Detail::Full);
     let within = |profile: &Profile| {
         sum(profile, |profile, sample| {
             profile

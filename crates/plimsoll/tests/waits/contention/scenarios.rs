@@ -8,7 +8,8 @@ use std::thread;
 use plimsoll::profile::Detail;
 
 use crate::contention::scene::{alone, thread_id, until_it_waits};
-use plimsoll_testkit::pprof::{Profile, Sample, without_arguments};
+use plimsoll_checks::profile::read_with_idle;
+use plimsoll_testkit::pprof::{Sample, without_arguments};
 
 #[inline(never)]
 fn channel_receive() {
@@ -202,7 +203,7 @@ fn the_primitive_is_the_leaf_and_its_caller_comes_next() {
     for (block, ..) in all {
         block();
     }
-    let profile = Profile::of_all("block", Detail::Full);
+    let profile = read_with_idle("block", Detail::Full);
     for (_, scenario, primitive, kind) in all {
         let of_kind: Vec<&Sample> = profile
             .sample
@@ -296,7 +297,7 @@ fn waits_of_a_job_and_of_its_pool_are_separate() {
     let _alone = alone();
     job_of_a_pool();
     OnceLock::new().get_or_init(condition_wait_of_a_first_time);
-    let profile = Profile::of_all("block", Detail::Full);
+    let profile = read_with_idle("block", Detail::Full);
     let kinds = |function: &str| {
         let mut kinds = Vec::new();
         for sample in &profile.sample {

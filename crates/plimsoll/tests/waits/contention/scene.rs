@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll::profile::Detail;
 
+use plimsoll_checks::profile::read_with_idle;
 use plimsoll_testkit::pprof::{Profile, Sample};
 
 /// Environment variable that is set where these tests run in a program without names.
@@ -46,8 +47,8 @@ pub struct Moment {
 impl Moment {
     pub fn now() -> Self {
         Self {
-            block: Profile::of_all("block", Detail::Names),
-            mutex: Profile::of_all("mutex", Detail::Names),
+            block: read_with_idle("block", Detail::Names),
+            mutex: read_with_idle("mutex", Detail::Names),
         }
     }
 

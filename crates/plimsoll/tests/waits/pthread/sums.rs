@@ -6,11 +6,11 @@ use plimsoll::profile;
 
 use crate::pthread::c::{self, Shared};
 use crate::pthread::scene::{Recording, has, kind};
-use plimsoll_testkit::pprof::Profile;
+use plimsoll_checks::profile::read_profile;
 
 /// Returns the nanoseconds for locks in stacks with `c_works_at_random`.
 fn of_locks(profile: &str) -> i64 {
-    let profile = Profile::of(profile);
+    let profile = read_profile(profile);
     let samples = profile.sample.iter().filter(|sample| {
         has(&profile, sample, "c_works_at_random")
             && matches!(

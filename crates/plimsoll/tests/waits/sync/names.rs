@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plimsoll::sync::{Condvar, Mutex, RwLock};
 
 use crate::sync::scene::{Recording, blocked, has};
-use plimsoll_testkit::pprof::{Profile, Sample};
+use plimsoll_checks::profile::read_profile;
+use plimsoll_testkit::pprof::Sample;
 
 /// Returns the values of the label `lock` of the samples with this function in their stack, sorted
 /// and without duplicates. A sample without the label yields "".
 fn names(profile: &str, function: &str) -> Vec<String> {
-    let profile = Profile::of(profile);
+    let profile = read_profile(profile);
     let named = |sample: &&Sample| has(&profile, sample, function);
     let name = |sample| profile.label(sample, "lock").unwrap_or_default().to_owned();
     let mut names: Vec<String> = profile.sample.iter().filter(named).map(name).collect();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll::profile;
 
+use plimsoll_checks::profile::read_profile;
 use plimsoll_testkit::pprof::{Profile, Sample, without_arguments};
 
 /// The number of waiting threads.
@@ -142,7 +143,7 @@ pub fn recorded(profile: &str, function: &str) -> Recorded {
 
 /// Like [`recorded`], only for samples whose innermost function `at` accepts.
 pub fn recorded_at(profile: &str, function: &str, at: impl Fn(&str) -> bool) -> Recorded {
-    let profile = Profile::of(profile);
+    let profile = read_profile(profile);
     let mut recorded = Recorded::default();
     for sample in &profile.sample {
         if !has(&profile, sample, function) || !at(profile.names(sample)[0]) {

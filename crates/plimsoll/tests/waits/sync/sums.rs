@@ -7,7 +7,7 @@ use plimsoll::profile;
 use plimsoll::sync::{Condvar, Mutex, RwLock};
 
 use crate::sync::scene::{Recording, has, kind};
-use plimsoll_testkit::pprof::Profile;
+use plimsoll_checks::profile::read_profile;
 
 const THREADS: u64 = 4;
 const TURNS: usize = 1000;
@@ -111,7 +111,7 @@ fn works_at_random(locks: &Locks, seed: u64) {
 
 /// Returns the nanoseconds for locks in stacks with `works_at_random`.
 fn of_locks(profile: &str) -> i64 {
-    let profile = Profile::of(profile);
+    let profile = read_profile(profile);
     let samples = profile.sample.iter().filter(|sample| {
         has(&profile, sample, "works_at_random")
             && matches!(

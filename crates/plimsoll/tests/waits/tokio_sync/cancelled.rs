@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use plimsoll::sync::tokio::mpsc::error::SendTimeoutError;
 use plimsoll::sync::tokio::{Mutex, RwLock, mpsc};
+use plimsoll_checks::profile::read_profile;
 
 use crate::tokio_sync::scene::{HELD, Recording, WAITERS};
 use crate::tokio_sync::tasks::{Pending, on_each_runtime, recorded, waiting};
@@ -77,7 +78,7 @@ fn a_cancelled_waiter_has_waited_as_long_as_was_charged() {
     // A timeout may begin a little before the wait.
     let least = HELD.mul_f64(0.9);
     assert!(waited.delay >= 3 * least * 2 * WAITERS as u32, "{waited:?}");
-    let profile = plimsoll_testkit::pprof::Profile::of("block");
+    let profile = read_profile("block");
     let of_locks: i64 = profile
         .sample
         .iter()

@@ -9,7 +9,7 @@ use plimsoll::sync::tokio::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Se
 
 use crate::tokio_sync::scene::{Recording, kind};
 use crate::tokio_sync::tasks::runtimes;
-use plimsoll_testkit::pprof::Profile;
+use plimsoll_checks::profile::read_with_idle;
 
 const TASKS: u64 = 8;
 const TURNS: usize = 300;
@@ -118,7 +118,7 @@ async fn gives_up_at_random(locks: Arc<Locks>, seed: u64) {
 fn of_locks() -> [(u64, u64); 2] {
     let sums = plimsoll::lock_stats();
     let [waited, blamed] = ["block", "mutex"].map(|profile| {
-        let profile = Profile::of_all(profile, Detail::Names);
+        let profile = read_with_idle(profile, Detail::Names);
         let samples = profile.sample.iter().filter(|sample| {
             matches!(
                 kind(&profile, sample),

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use plimsoll::profile::{self, Detail, cpu};
+use plimsoll_checks::profile::{read_profile, read_with_idle};
+use plimsoll_checks::relations::Until;
 use plimsoll_testkit::child;
 use plimsoll_testkit::client::wait_for;
-use plimsoll_testkit::pprof::{Profile, is_thread_entry};
-use plimsoll_testkit::relations::Until;
+use plimsoll_testkit::pprof::is_thread_entry;
 
 use super::{decoded, within};
 
@@ -150,7 +151,7 @@ fn has_cpu_samples() -> bool {
 
 /// Returns whether a profile of threads has all threads that fail, with their stacks.
 fn has_all_threads() -> bool {
-    let profile = Profile::of_all("goroutine", Detail::Names);
+    let profile = read_with_idle("goroutine", Detail::Names);
     let samples = within(&profile, "recovers_here");
     samples.iter().map(|sample| sample.value[0]).sum::<i64>() == THREADS as i64
 }
@@ -176,7 +177,7 @@ fn recovers_from_faults() {
         wait_for("a thousand faults", || {
             HANDLED.load(Ordering::Relaxed) >= 1000
         });
-        let heap = Profile::of("allocs");
+        let heap = read_profile("allocs");
         assert!(!within(&heap, "recovers_here").is_empty());
         drop(until);
         let faults = threads.into_iter().map(|thread| thread.join());

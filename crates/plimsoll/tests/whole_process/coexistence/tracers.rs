@@ -6,10 +6,11 @@ use std::sync::mpsc::{self, Receiver};
 use std::{fs, hint, thread};
 
 use plimsoll::profile::Detail;
+use plimsoll_checks::profile::read_with_idle;
+use plimsoll_checks::relations::Until;
 use plimsoll_testkit::child;
 use plimsoll_testkit::client::wait_for;
-use plimsoll_testkit::pprof::{Profile, is_thread_entry};
-use plimsoll_testkit::relations::Until;
+use plimsoll_testkit::pprof::is_thread_entry;
 
 use super::{Folder, is_installed, keeps_blocks_and_uses_time, passes, under, within};
 
@@ -47,7 +48,7 @@ fn tracer() -> u32 {
 /// running one, which Plimsoll interrupts by a signal.
 fn finds_both_threads() {
     wait_for("a blocked and a running thread, with their stacks", || {
-        let profile = Profile::of_all("goroutine", Detail::Names);
+        let profile = read_with_idle("goroutine", Detail::Names);
         let has = |function: &str, state: &str| {
             let samples = within(&profile, function);
             samples.into_iter().any(|sample| {
