@@ -2,7 +2,7 @@
 //! works or returns an error that names the filter.
 #![cfg(target_os = "linux")]
 
-use std::ffi::c_long;
+use std::ffi::{CStr, c_long};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -73,8 +73,8 @@ fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// Installs a filter that answers calls of these numbers by `of_these`, and others by `of_others`.
-fn install(numbers: &[c_long], of_these: u32, of_others: u32, for_all: bool) {
+/// Returns a filter that answers calls of these numbers by `of_these`, and others by `of_others`.
+fn filter(numbers: &[c_long], of_these: u32, of_others: u32) -> Vec<sock_filter> {
     let load = instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0);
     let mut program = vec![load];
     for (at, &number) in numbers.iter().enumerate() {
@@ -88,22 +88,33 @@ fn install(numbers: &[c_long], of_these: u32, of_others: u32, for_all: bool) {
     }
     program.push(instruction(BPF_RET | BPF_K, of_others, 0, 0));
     program.push(instruction(BPF_RET | BPF_K, of_these, 0, 0));
+    program
+}
+
+/// Installs a filter. Makes two system calls only.
+fn install_filter(program: &[sock_filter], for_all: bool) -> std::io::Result<()> {
     let filter = libc::sock_fprog {
         len: program.len() as u16,
-        filter: program.as_mut_ptr(),
+        filter: program.as_ptr().cast_mut(),
     };
-    // SAFETY: the program is valid for the call.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let flags = if for_all {
-            libc::SECCOMP_FILTER_FLAG_TSYNC
-        } else {
-            0
-        };
-        let mode = libc::SECCOMP_SET_MODE_FILTER;
-        let installed = libc::syscall(libc::SYS_seccomp, mode, flags, &raw const filter);
-        assert_eq!(installed, 0, "{}", std::io::Error::last_os_error());
+    let flags = match for_all {
+        true => libc::SECCOMP_FILTER_FLAG_TSYNC,
+        false => 0,
+    };
+    let mode = libc::SECCOMP_SET_MODE_FILTER;
+    // SAFETY: the program is valid for the call, which only reads it.
+    let installed = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::syscall(libc::SYS_seccomp, mode, flags, &raw const filter) == 0
+    };
+    match installed {
+        true => Ok(()),
+        false => Err(std::io::Error::last_os_error()),
     }
+}
+
+fn install(numbers: &[c_long], of_these: u32, of_others: u32, for_all: bool) {
+    install_filter(&filter(numbers, of_these, of_others), for_all).expect("the filter is valid");
 }
 
 fn install_described(description: &str) {
@@ -235,47 +246,110 @@ const START: [(&str, c_long); 11] = [
 #[test]
 fn a_start_after_each_filter_is_survived() {
     const NAME: &str = "a_start_after_each_filter_is_survived";
-    const AT: &str = "PLIMSOLL_TEST_DIRECTORY";
     if let Ok(description) = std::env::var(FILTER) {
-        let directory = std::env::var(AT).expect("it is given");
-        let config = plimsoll::config()
-            .cpu_rate(100)
-            .memory_limit(plimsoll::MemoryLimit::Bytes(1 << 40))
-            .out_on_sigterm()
-            .dump_on_sigquit();
-        // Names take most of the time; the calls that read profiles have a test of their own.
-        let writes = START.iter().any(|(name, _)| description.ends_with(name));
-        let config_with_files = match writes {
-            true => config.clone().out(&directory),
-            false => config.clone(),
-        };
-        install_described(&description);
-        let at_path = config.http(format!("unix:{directory}.socket"));
-        for config in [config_with_files.http("127.0.0.1:0"), at_path] {
-            let mut started = config.off().start();
-            started.switch_on();
-            let blocks: Vec<Vec<u8>> = (0..2000).map(|size| vec![1; 16 * size]).collect();
-            assert!(plimsoll::heap_stats().mallocs > 2000);
-            // The C library may make a call when they are freed.
-            std::mem::forget(blocks);
-            started.switch_off();
-            started.switch_on();
-            drop(started);
-        }
-        // SAFETY: ends the process without the handlers of exit.
-        unsafe { libc::_exit(0) }
+        start_and_end(&description, || install_described(&description));
     }
+    let calls = OWN.iter().chain(&SERVER).chain(&START);
+    start_under_each(NAME, calls, |_, _| ());
+}
+
+/// The variable of a process that starts and ends Plimsoll before `main`.
+const EARLY: &CStr = c"PLIMSOLL_TEST_EARLY";
+
+/// Before `main`, since the standard library and the test harness make calls of their own there.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START_EARLY: extern "C" fn() = start_early;
+
+extern "C" fn start_early() {
+    // SAFETY: no other thread runs yet, so none changes the environment.
+    if unsafe { !libc::getenv(EARLY.as_ptr()).is_null() } {
+        start_and_end(&std::env::var(FILTER).expect("it is given"), || ());
+    }
+}
+
+/// The same under a filter that the process has from its program's first instruction on.
+#[test]
+fn a_start_under_each_inherited_filter_is_survived() {
+    const NAME: &str = "a_start_under_each_inherited_filter_is_survived";
+    /// Calls that the loader makes.
+    const LOADING: [c_long; 8] = [
+        libc::SYS_close,
+        libc::SYS_fstat,
+        libc::SYS_getrandom,
+        libc::SYS_newfstatat,
+        libc::SYS_openat,
+        libc::SYS_pread64,
+        libc::SYS_prlimit64,
+        libc::SYS_read,
+    ];
+    let exit = [("exit", libc::SYS_exit)];
+    let calls = OWN.iter().chain(&SERVER).chain(&START).chain(&exit);
+    let calls = calls.filter(|(_, number)| !LOADING.contains(number));
+    start_under_each(NAME, calls, |command, number| {
+        let program = filter(
+            &[number],
+            libc::SECCOMP_RET_KILL_PROCESS,
+            libc::SECCOMP_RET_ALLOW,
+        );
+        command.env(EARLY.to_str().expect("a name"), "1");
+        // SAFETY: makes two system calls only.
+        unsafe { command.pre_exec(move || install_filter(&program, false)) };
+    });
+}
+
+/// The variable with the directory for a child's files.
+const DIRECTORY: &str = "PLIMSOLL_TEST_DIRECTORY";
+
+/// Starts Plimsoll after `prepare`, uses it and ends it, twice, and ends the process.
+fn start_and_end(description: &str, prepare: impl FnOnce()) -> ! {
+    let directory = std::env::var(DIRECTORY).expect("it is given");
+    let config = plimsoll::config()
+        .cpu_rate(100)
+        .memory_limit(plimsoll::MemoryLimit::Bytes(1 << 40))
+        .out_on_sigterm()
+        .dump_on_sigquit();
+    // Names take most of the time; the calls that read profiles have a test of their own.
+    let writes = START.iter().any(|(name, _)| description.ends_with(name));
+    let config_with_files = match writes {
+        true => config.clone().out(&directory),
+        false => config.clone(),
+    };
+    prepare();
+    let at_path = config.http(format!("unix:{directory}.socket"));
+    for config in [config_with_files.http("127.0.0.1:0"), at_path] {
+        let mut started = config.off().start();
+        started.switch_on();
+        let blocks: Vec<Vec<u8>> = (0..2000).map(|size| vec![1; 16 * size]).collect();
+        assert!(plimsoll::heap_stats().mallocs > 2000);
+        // The C library may make a call when they are freed.
+        std::mem::forget(blocks);
+        started.switch_off();
+        started.switch_on();
+        drop(started);
+    }
+    // SAFETY: ends the process without the handlers of exit.
+    unsafe { libc::_exit(0) }
+}
+
+/// Runs the test `name` in a child for each call, with a filter that kills for it, and asserts that the child survives.
+fn start_under_each<'a>(
+    name: &str,
+    calls: impl Iterator<Item = &'a (&'static str, c_long)>,
+    prepare: impl Fn(&mut Command, c_long),
+) {
     let directory = std::env::temp_dir().join(format!("plimsoll-start-{}", std::process::id()));
-    for (name, _) in OWN.iter().chain(&SERVER).chain(&START) {
-        let mut command: Command = child::command(NAME, "heap_rate=10000");
+    for &(call, number) in calls {
+        let mut command: Command = child::command(name, "heap_rate=10000");
         command
-            .env(FILTER, format!("kill all {name}"))
-            .env(AT, &directory);
+            .env(FILTER, format!("kill all {call}"))
+            .env(DIRECTORY, &directory);
+        prepare(&mut command, number);
         let output = command.output().expect("it starts");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success(),
-            "{name}: {}: {errors}",
+            "{call}: {}: {errors}",
             output.status
         );
     }

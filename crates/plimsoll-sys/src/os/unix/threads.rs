@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::signals::{self, BlockedSignals};
 
@@ -41,7 +42,7 @@ const OF_OTHERS: [i32; 6] = [
 /// `start` may be called with `argument`, in another thread.
 pub unsafe fn spawn(stack: usize, start: Start, argument: *mut c_void) -> io::Result<Thread> {
     #[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
-    crate::os::filter::check(&crate::os::filter::THREADS)?;
+    check_filter()?;
     let check = |status| match status {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
@@ -62,7 +63,23 @@ pub unsafe fn spawn(stack: usize, start: Start, argument: *mut c_void) -> io::Re
         drop(blocked);
         libc::pthread_attr_destroy(attributes);
         check(status)?;
+        HAS_CREATED.store(true, Ordering::Relaxed);
         Ok(Thread(thread.assume_init()))
+    }
+}
+
+/// Whether this code has created a thread of the process, or of a process that it was forked from.
+static HAS_CREATED: AtomicBool = AtomicBool::new(false);
+
+/// Checks that no filter forbids the calls for a new thread. The C library also installs a signal handler, with the first
+/// thread of the process.
+#[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
+fn check_filter() -> Result<(), crate::os::filter::Forbidden> {
+    use crate::os::filter::{THREADS, check};
+    check(&THREADS)?;
+    match HAS_CREATED.load(Ordering::Relaxed) {
+        true => Ok(()),
+        false => check(&[(libc::SYS_rt_sigaction, "rt_sigaction")]),
     }
 }
 

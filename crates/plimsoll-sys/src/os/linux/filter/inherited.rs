@@ -52,12 +52,14 @@ fn parse(status: &[u8]) -> Option<Status> {
 const NONE: usize = u32::MAX as usize;
 
 /// Calls with arguments with which each fails, or does nothing.
-const TRIALS: [(c_long, [usize; 3]); 65] = [
+const TRIALS: [(c_long, [usize; 3]); 66] = [
     (libc::SYS_membarrier, [0, 0, 0]),
     (libc::SYS_accept4, [NONE, 0, 0]),
     (libc::SYS_bind, [NONE, 0, 0]),
     (libc::SYS_clock_gettime, [NONE, 0, 0]),
     (libc::SYS_clock_nanosleep, [NONE, 0, 0]),
+    // With a structure that is too small.
+    (libc::SYS_clone3, [0, 0, 0]),
     (libc::SYS_close, [NONE, 0, 0]),
     (libc::SYS_connect, [NONE, 0, 0]),
     (libc::SYS_fallocate, [NONE, 0, 0]),
@@ -130,8 +132,23 @@ const TRIALS: [(c_long, [usize; 3]); 65] = [
     (libc::SYS_unlinkat, [NONE, 1, 0]),
 ];
 
-/// The place after the last trial.
-const END: usize = TRIALS.len();
+/// The place after these trials: the return from a signal handler.
+const HANDLER: usize = TRIALS.len();
+
+/// The calls by which a child has its own signal handler called.
+const SIGNALLING: [c_long; 5] = [
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_tgkill,
+];
+
+/// The last place: the end of a thread, by which a child ends.
+const END: usize = HANDLER + 1;
+
+/// The signal in the status of a process that one has ended.
+const SIGNAL: i32 = 0x7f;
 
 /// Tries the calls that Plimsoll makes. Returns all calls but those that ended a child; none if no child can be made.
 /// Takes as long as one fork, and another for each of these calls. Neither allocates nor locks.
@@ -142,15 +159,20 @@ pub fn allowed() -> Calls {
     // SAFETY: the page is mapped and zero, and is unmapped only below.
     let at = unsafe { &*(page as *const AtomicUsize) };
     let mut allowed = Calls::ALL;
-    while at.load(Ordering::Relaxed) < END {
-        if !child_tries(at) {
+    loop {
+        let Some(status) = child_tries(at, &allowed) else {
             allowed = Calls::NONE;
             break;
+        };
+        let was_ended = status & SIGNAL != 0;
+        match at.fetch_add(1, Ordering::Relaxed) {
+            reached @ 0..HANDLER => allowed = allowed.without(TRIALS[reached].0),
+            HANDLER => allowed = allowed.without(libc::SYS_rt_sigreturn),
+            _ if was_ended => allowed = allowed.without(libc::SYS_exit),
+            _ => {}
         }
-        let reached = at.load(Ordering::Relaxed);
-        if let Some((number, _)) = TRIALS.get(reached) {
-            allowed = allowed.without(*number);
-            at.store(reached + 1, Ordering::Relaxed);
+        if at.load(Ordering::Relaxed) > END {
+            break;
         }
     }
     // SAFETY: the page was mapped above, and no child is left.
@@ -158,8 +180,10 @@ pub fn allowed() -> Calls {
     allowed
 }
 
-/// Makes a child that makes the trials from `at` on, which it advances. Returns false if there is no child.
-fn child_tries(at: &AtomicUsize) -> bool {
+/// Makes a child that makes the trials from `at` on, which it advances, and ends by `exit`. It ends before the trial of a
+/// handler if it must not make the calls for that. Returns the status of its end; `None` if there is no child.
+fn child_tries(at: &AtomicUsize, allowed: &Calls) -> Option<i32> {
+    let mut status = 0;
     /// The option for a child that sends no signal when it ends.
     const ANY_CHILD: usize = libc::__WALL as usize;
     // SAFETY: without flags, the child has a copy of the memory, and no signal is sent at its end. It makes system
@@ -181,15 +205,48 @@ fn child_tries(at: &AtomicUsize) -> bool {
                 system_call(*number, [*a, *b, *c, 0, 0, 0]);
                 at.fetch_add(1, Ordering::Relaxed);
             }
+            let may_signal = SIGNALLING.iter().all(|&number| allowed.contains(number));
+            if at.load(Ordering::Relaxed) == HANDLER && may_signal {
+                signal_itself();
+                at.store(END, Ordering::Relaxed);
+            }
+            if at.load(Ordering::Relaxed) == END {
+                system_call(libc::SYS_exit, [0; 6]);
+            }
             loop {
                 system_call(libc::SYS_exit_group, [0; 6]);
             }
         }
         if child > 0 {
-            let arguments = [child as usize, 0, ANY_CHILD, 0, 0, 0];
+            let status = &raw mut status as usize;
+            let arguments = [child as usize, status, ANY_CHILD, 0, 0, 0];
             while system_call(libc::SYS_wait4, arguments) == -(libc::EINTR as isize) {}
         }
-        child > 0
+        (child > 0).then_some(status)
+    }
+}
+
+extern "C" fn return_at_once(_: i32) {}
+
+/// Sends the calling process, of one thread, a signal with a handler that only returns.
+fn signal_itself() {
+    const UNBLOCK: usize = libc::SIG_UNBLOCK as usize;
+    const SIGNAL: i32 = libc::SIGUSR1;
+    let mask: u64 = 1 << (SIGNAL - 1);
+    // SAFETY: all zeros is a valid action.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = return_at_once as *const () as usize;
+    // SAFETY: the action and the mask are valid for the calls, and the handler only returns.
+    unsafe {
+        libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut());
+        let set = &raw const mask as usize;
+        system_call(libc::SYS_rt_sigprocmask, [UNBLOCK, set, 0, 8, 0, 0]);
+        let process = system_call(libc::SYS_getpid, [0; 6]) as usize;
+        let thread = system_call(libc::SYS_gettid, [0; 6]) as usize;
+        system_call(
+            libc::SYS_tgkill,
+            [process, thread, SIGNAL as usize, 0, 0, 0],
+        );
     }
 }
 
@@ -236,7 +293,10 @@ mod tests {
         let end = |result| instruction(BPF_RET | BPF_K, result, 0, 0);
         let mut program = [
             instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
-            equals(libc::SYS_membarrier, 4),
+            equals(libc::SYS_membarrier, 7),
+            equals(libc::SYS_rt_sigreturn, 6),
+            equals(libc::SYS_clone3, 5),
+            equals(libc::SYS_exit, 4),
             equals(libc::SYS_timer_settime, 3),
             equals(libc::SYS_getuid, 3),
             equals(libc::SYS_getrandom, 3),
@@ -257,6 +317,9 @@ mod tests {
                 let installed = libc::prctl(libc::PR_SET_SECCOMP, 2, &raw const filter) == 0;
                 let expected = Calls::ALL
                     .without(libc::SYS_membarrier)
+                    .without(libc::SYS_rt_sigreturn)
+                    .without(libc::SYS_clone3)
+                    .without(libc::SYS_exit)
                     .without(libc::SYS_timer_settime)
                     .without(libc::SYS_getuid);
                 let is_right = installed
