@@ -1,19 +1,22 @@
 //! The directory of the setting `out`. Profiles are written when the `Plimsoll` is dropped. A program that ends before, by
 //! `exit` or a return from the `main` of C, drops nothing: a handler of `exit` writes them then. On request, `SIGTERM` and
-//! `SIGINT` write them before they end the process.
+//! `SIGINT` write them before they end the process. Each of these ends waits for another that writes.
 
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
+use std::time::{Duration, Instant};
 
 use crate::signal_request::{self, Signal};
 use plimsoll_core::fork::Order;
 use plimsoll_core::warning;
 use plimsoll_core::{internal_scope, overhead};
 use plimsoll_profiles::profile::{self, Format};
+use plimsoll_sys::os::bell::Bell;
 use plimsoll_sys::os::fork::ForkLock;
 use plimsoll_sys::os::{filter, process_id};
+use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 /// The directories to which no profiles were written yet, with the processes that requested it. A child of a fork does not
 /// overwrite the files of its parent when it exits.
@@ -34,6 +37,7 @@ pub(super) fn begin(directory: &Path) {
 
 /// Writes all profiles to the directory, unless the exit of the process has.
 pub(super) fn end(directory: &Path) {
+    let writing = Writing::begin();
     let is_due = {
         let _own = internal_scope::scope();
         let mut due = DUE.lock();
@@ -44,6 +48,7 @@ pub(super) fn end(directory: &Path) {
     if is_due {
         write(directory);
     }
+    writing.end();
 }
 
 /// Makes the signal write the profiles that are due before it ends the process.
@@ -60,11 +65,63 @@ extern "C" fn at_exit() {
 /// Writes all profiles to each directory to which this process has not written them.
 fn write_due() {
     let _own = internal_scope::scope();
+    let writing = Writing::begin();
     let due = std::mem::take(&mut *DUE.lock());
     for (directory, process) in due {
         if process == process_id() {
             write(&directory);
         }
+    }
+    writing.end();
+}
+
+/// A thread that may write profiles, from before it takes what is due.
+struct Writing;
+
+/// The process of these threads in the upper half, and their number: the child of a fork has none.
+static WRITERS: AtomicU64 = AtomicU64::new(0);
+
+/// The maximum time for which an end waits for another one.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+impl Writing {
+    fn begin() -> Self {
+        Self::update(|number| number + 1);
+        Self
+    }
+
+    /// Waits until no thread writes.
+    fn end(self) {
+        const PAUSE: Duration = Duration::from_millis(1);
+        drop(self);
+        let is_writing = || Self::number(WRITERS.load(Ordering::SeqCst)) != 0;
+        let until = Instant::now() + MAX_WAIT;
+        // Without it, a system call filter forbids to wait.
+        let Ok(pauses) = Bell::new() else { return };
+        while is_writing() && Instant::now() < until {
+            pauses.wait_at_most(PAUSE);
+        }
+    }
+
+    /// Returns the number of writing threads of this process.
+    fn number(writers: u64) -> u64 {
+        match writers >> 32 == u64::from(process_id()) {
+            true => writers & u64::from(u32::MAX),
+            false => 0,
+        }
+    }
+
+    fn update(change: impl Fn(u64) -> u64) {
+        let process = u64::from(process_id()) << 32;
+        let _ = WRITERS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |writers| {
+            Some(process | change(Self::number(writers)))
+        });
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        Self::update(|number| number.saturating_sub(1));
     }
 }
 

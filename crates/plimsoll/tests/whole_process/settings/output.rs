@@ -238,6 +238,68 @@ fn signals_that_end_the_process_write_profiles_on_request() {
     }
 }
 
+/// The program ends by itself while the signal's thread writes, or the signal arrives while the end writes.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_end_waits_for_another_end_that_writes() {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    let name = "output::an_end_waits_for_another_end_that_writes";
+    let dir = Dir::new("both-ends");
+    let test = || {
+        let started = plimsoll::start();
+        let directory = PathBuf::from(directory());
+        let has_begun = || fs::read_dir(&directory).unwrap().count() > 0;
+        // SAFETY: sends this process a signal.
+        let terminate = || unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+        match directory.file_name().unwrap().to_str().unwrap() {
+            "exit" => {
+                terminate();
+                while !has_begun() {
+                    thread::yield_now();
+                }
+                std::process::exit(0);
+            }
+            "drop" => {
+                terminate();
+                while !has_begun() {
+                    thread::yield_now();
+                }
+                drop(started);
+                // SAFETY: ends the process without the handlers of exit.
+                unsafe { libc::_exit(0) }
+            }
+            _ => {
+                let ending = thread::spawn(|| drop(started));
+                while !has_begun() {
+                    thread::yield_now();
+                }
+                terminate();
+                ending.join().unwrap();
+                loop {
+                    thread::park();
+                }
+            }
+        }
+    };
+    if child::is_child() {
+        return test();
+    }
+    for end in ["exit", "drop", "signal"] {
+        let path = dir.0.join(end);
+        let settings = format!("out_on=sigterm,out={}", path.display());
+        let output = child::command(name, settings).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(lines(&stderr).is_empty(), "{end}: {stderr}");
+        // The end of the process may be first when both have written.
+        let is_ended = output.status.success() || output.status.signal() == Some(libc::SIGTERM);
+        assert!(is_ended, "{end}: {}", output.status);
+        for file in files() {
+            assert!(gunzip(&path.join(&file)).len() > 100, "{end}: {file}");
+        }
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_signal_that_the_program_handles_stays_its_own() {
