@@ -289,13 +289,12 @@ impl Config {
 
     /// Switches everything off that costs more than exact counts, until [`Plimsoll::switch_on`]. Plimsoll then takes
     /// no samples, keeps no history, serves no pages, writes no profiles, and has neither threads, timers nor handlers of
-    /// signals. The other settings wait. What was sampled before the start stays, and so does a post-mortem file of the environment; `PLIMSOLL=off` there
-    /// begins with the first allocation and makes none.
+    /// signals. The other settings wait. Samples from before the start stay, and so does a post-mortem file of the
+    /// environment; `PLIMSOLL=off` there begins with the first allocation and makes none.
     ///
     /// What remains: [`heap_stats`](crate::heap_stats) counts each allocation; threads and tracked tasks are known with
-    /// their names and labels, and the stack at which a thread is created is kept; interposed functions stay, and one lock
-    /// wait in eight is timed. Pages in the program's own server and pushes are the program's. The allocator's line ends
-    /// only at compile time.
+    /// their names and labels, and the stack at which a thread is created is kept; interposed functions stay. Pages in the
+    /// program's own server and pushes are the program's. The allocator's line ends only at compile time.
     pub fn off(mut self) -> Self {
         self.is_off = true;
         self

@@ -46,10 +46,12 @@ impl Config {
             };
             let Some(set) = setter else {
                 unprotected.push(complaints.len());
-                complaints.push(format!(
-                    "{VARIABLE}: no setting `{shown}`; available: {}",
-                    names()
-                ));
+                complaints.push(match shown {
+                    plimsoll_settings::OFF => {
+                        format!("{VARIABLE}: `{shown}` takes no value and has no effect with one")
+                    }
+                    _ => format!("{VARIABLE}: no setting `{shown}`; available: {}", names()),
+                });
                 continue;
             };
             // It has had no effect, as everything is off.
