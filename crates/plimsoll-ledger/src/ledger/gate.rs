@@ -117,6 +117,8 @@ impl Gate {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     #[test]
@@ -124,12 +126,37 @@ mod tests {
         let gate = Gate::new();
         let current = || Generation::of_index(0);
         let discarded = gate.enter(current);
+        assert!(!gate.is_quiet());
         gate.reset();
+        assert!(gate.is_quiet());
         let next = gate.enter(current);
         assert!(!gate.is_quiet());
         gate.leave(next);
         gate.leave(discarded);
         assert!(gate.is_quiet());
         gate.settle(discarded);
+    }
+
+    #[test]
+    fn a_reader_waits_for_the_writer_inside() {
+        let gate = Gate::new();
+        let generation = gate.enter(|| Generation::of_index(1));
+        let (is_reading, has_left) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                is_reading.store(true, Ordering::SeqCst);
+                gate.settle(generation);
+                assert!(has_left.load(Ordering::SeqCst));
+            });
+            while !is_reading.load(Ordering::SeqCst) {
+                std::hint::spin_loop();
+            }
+            // Time in which a reader that does not wait would fail.
+            for _ in 0..1000 {
+                std::thread::yield_now();
+            }
+            has_left.store(true, Ordering::SeqCst);
+            gate.leave(generation);
+        });
     }
 }

@@ -150,6 +150,10 @@ fn holds(
         plimsoll_testkit::skip!("this system gives {opened:?} instead of {protocol:?}");
         return;
     }
+    assert_eq!(ledger.protocol(), Some(protocol));
+    let writer = ledger.enlist();
+    assert_ne!(writer, Writer::Shared);
+    ledger.retire(writer);
     let set = Set { ledger, increment };
     let outcome = hammer(&set, |outcome| {
         outcome.cuts >= 50_000 && outcome.given >= 1_000_000
@@ -256,6 +260,117 @@ fn shards_are_used_again_when_their_threads_are_gone() {
         in_use <= 2 * SHARD_BYTES + size_of::<SharedShard<Flow>>(),
         "{in_use}"
     );
+}
+
+#[test]
+fn generations_alternate() {
+    let [zero, one] = [0, 1].map(Generation::of_index);
+    assert_eq!((zero.index(), one.index()), (0, 1));
+    assert_eq!((zero.other(), one.other()), (one, zero));
+    assert_eq!([2, 3].map(Generation::of_index), [zero, one]);
+}
+
+#[test]
+fn the_best_protocol_of_the_system_is_used() {
+    static LEDGER: Ledger<Flow> = Ledger::new();
+    let has_sequences = plimsoll_sys::os::rseq::area().is_some() && arch::HAS_SEQUENCES;
+    let best = match membarrier::register() {
+        membarrier::Support::Rseq if has_sequences => Protocol::PerCpu,
+        membarrier::Support::None => Protocol::Fenced,
+        _ => Protocol::PerThread,
+    };
+    assert_eq!(LEDGER.open(None, None), Some(best));
+    assert_eq!(LEDGER.protocol(), Some(best));
+}
+
+#[test]
+fn a_cut_is_exact_after_a_fence_of_the_reader_or_of_each_writer() {
+    static PER_THREAD: Ledger<Flow> = Ledger::new();
+    static FENCED: Ledger<Flow> = Ledger::new();
+    for (ledger, protocol, without_fence) in [
+        (&PER_THREAD, Protocol::PerThread, false),
+        (&FENCED, Protocol::Fenced, true),
+    ] {
+        assert_eq!(ledger.open(Some(protocol), None), Some(protocol));
+        assert_eq!(ledger.cut(|_, _| false).exact, without_fence);
+        assert!(ledger.cut(|_, _| true).exact);
+    }
+}
+
+#[test]
+fn the_bytes_are_those_of_all_shards() {
+    static PER_THREAD: Ledger<Flow> = Ledger::new();
+    static PER_CPU: Ledger<Flow> = Ledger::new();
+    let shared = size_of::<SharedShard<Flow>>();
+    assert_eq!(PER_THREAD.shard_bytes(), (shared, shared));
+    PER_THREAD.open(Some(Protocol::PerThread), None);
+    let writers = [PER_THREAD.enlist(), PER_THREAD.enlist()];
+    let in_use = 2 * SHARD_BYTES;
+    let mapped = PER_THREAD.shard_bytes_committed();
+    assert!(mapped >= in_use);
+    let expected = (in_use + shared, mapped + shared);
+    assert_eq!(PER_THREAD.shard_bytes(), expected);
+    writers.map(|writer| PER_THREAD.retire(writer));
+    assert_eq!(PER_THREAD.shard_bytes(), expected);
+
+    if PER_CPU.open(Some(Protocol::PerCpu), None) == Some(Protocol::PerCpu) {
+        let (_, processors) = PER_CPU.place();
+        let bytes = 2 * processors * SHARD_BYTES;
+        assert_eq!(PER_CPU.shard_bytes(), (bytes + shared, bytes + shared));
+        // And room for the alignment of the first.
+        assert_eq!(PER_CPU.bytes_per_cpu(), bytes + SHARD_BYTES);
+    }
+}
+
+/// The other threads of the parent are gone, one of them in the middle of an operation.
+#[test]
+fn the_child_of_a_fork_takes_the_shards_of_other_threads() {
+    for protocol in [Protocol::PerThread, Protocol::Fenced] {
+        let ledger: &Ledger<Flow> = Box::leak(Box::new(Ledger::new()));
+        ledger.open(Some(protocol), None);
+        let (own, other) = (ledger.enlist(), ledger.enlist());
+        let (Writer::Shard(shard) | Writer::FencedShard(shard)) = other else {
+            unreachable!("opened with per-thread shards")
+        };
+        for (writer, amount) in [(own, 1), (other, 2), (Writer::Shared, 4)] {
+            ledger.record(writer, &[(0, amount)]);
+        }
+        let area = ledger.per_thread.area(shard);
+        // SAFETY: the area is the shard's, which stays mapped.
+        unsafe { (*area).sequence = 1 };
+        ledger.after_fork_in_child(own);
+        assert!(!ledger.per_thread.is_writing(shard));
+        assert_eq!(ledger.enlist(), other);
+        assert!(![own, other].contains(&ledger.enlist()));
+        assert_eq!(ledger.read().delta.given[0], 7);
+    }
+}
+
+#[test]
+fn a_child_whose_shards_are_fresh_goes_on_from_the_counts_of_its_parent() {
+    static LEDGER: Ledger<Flow> = Ledger::new();
+    LEDGER.open(Some(Protocol::PerThread), None);
+    let writers = [LEDGER.enlist(), LEDGER.enlist()];
+    for writer in writers {
+        LEDGER.record(writer, &[(0, 3)]);
+    }
+    LEDGER.read();
+    {
+        let mut reader = LEDGER.lock_readers();
+        let counted = LEDGER.read_locked(&mut reader).delta;
+        let (first, _) = LEDGER.place();
+        // SAFETY: the shards are mapped, and only this thread uses them.
+        unsafe { std::ptr::write_bytes(first as *mut u8, 0, 2 * SHARD_BYTES) };
+        LEDGER.begin_anew(&mut reader, &counted);
+    }
+    for writer in writers {
+        // SAFETY: the area is this thread's; both words are within the delta.
+        unsafe { LEDGER.record_pair(LEDGER.area(writer), [(0, 1), (1, 1)]) };
+    }
+    for _ in 0..2 {
+        let given = LEDGER.read().delta.given;
+        assert_eq!((given[0], given[1]), (8, 2));
+    }
 }
 
 /// The hot fields stay where the instruction sequence expects them, and stay small.
