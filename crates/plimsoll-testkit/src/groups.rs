@@ -10,7 +10,7 @@
 //! modules it does nothing. Neither does it if `--exact` names a single test, or if no test is
 //! selected.
 //!
-//! Two modules run at a time, since many tests wait. Each module's output is printed when it ends.
+//! Three modules run at a time, since many tests wait. Each module's output is printed when it ends.
 //! With `--nocapture`, modules run one after the other and print directly.
 
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ use crate::child::variable;
 /// The environment variable that marks the processes of modules.
 const MARK: &CStr = c"PLIMSOLL_TEST_MODULE";
 
-/// The number of modules that run at a time.
-const AT_ONCE: usize = 2;
+/// The number of modules that run at a time, if there are several processors.
+const AT_ONCE: usize = 3;
 
 /// Options of the test harness that take a value.
 const WITH_VALUE: [&str; 7] = [
@@ -88,7 +88,7 @@ fn failed(modules: BTreeMap<String, Vec<String>>, options: &[String]) -> Vec<Str
             .iter()
             .any(|option| ["--nocapture", "--no-capture"].contains(&option.as_str()));
     let at_once = match thread::available_parallelism() {
-        Ok(processors) if !is_direct => processors.get().min(AT_ONCE),
+        Ok(processors) if processors.get() > 1 && !is_direct => AT_ONCE,
         _ => 1,
     };
     let failed = Mutex::new(Vec::new());

@@ -1,6 +1,6 @@
 //! The nightly checks: loom models, sanitizers, fuzzing, sets of features, costs, packages, soaks.
 //! The short form of each but fuzzing, servers, criterion, other targets and soaks is part of CI; of ThreadSanitizer, that is
-//! the tests of locks, and of AddressSanitizer those of four crates.
+//! the tests of locks, and of AddressSanitizer the unit tests of three crates.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -71,14 +71,18 @@ fn models(steps: &Steps) -> Result<(), String> {
 /// Runs sanitizers on code that moves memory and counts: tables, encoder, ledger, allocator.
 fn sanitizers(steps: &Steps, extent: Extent) -> Result<(), String> {
     let target = target()?;
-    let mut packages =
-        "-p plimsoll -p plimsoll-core -p plimsoll-ledger -p plimsoll-profiles".to_owned();
-    if extent == Extent::Full {
-        packages.push_str(
-            " -p plimsoll-backend -p plimsoll-serve -p plimsoll-stats -p plimsoll-tasks \
+    let (packages, tests) = match extent {
+        Extent::Short => (
+            "-p plimsoll-core -p plimsoll-ledger -p plimsoll-profiles",
+            "--lib",
+        ),
+        Extent::Full => (
+            "-p plimsoll -p plimsoll-backend -p plimsoll-core -p plimsoll-ledger \
+             -p plimsoll-profiles -p plimsoll-serve -p plimsoll-stats -p plimsoll-tasks \
              -p plimsoll-threads -p plimsoll-waits",
-        );
-    }
+            "--lib --test memory",
+        ),
+    };
     let run = |variables: &[(&str, &str)], folder: &str, tests: &str| {
         let mut all = vec![("CARGO_PROFILE_DEV_OPT_LEVEL", "1")];
         all.extend_from_slice(variables);
@@ -96,7 +100,7 @@ fn sanitizers(steps: &Steps, extent: Extent) -> Result<(), String> {
             variables,
             folder,
             &format!(
-                "--lib --test memory -- --skip a_full_table_keeps_the_totals --skip estimates_are_right_through_changes_of_rate \
+                "{tests} -- --skip a_full_table_keeps_the_totals --skip estimates_are_right_through_changes_of_rate \
                  --skip growth::simulations {skipped}"
             ),
         )
