@@ -1,6 +1,6 @@
 //! The nightly checks: loom models, sanitizers, fuzzing, sets of features, costs, packages, soaks.
-//! The short form of each but fuzzing, servers, criterion, other targets and soaks is part of CI; of ThreadSanitizer, that is
-//! the tests of locks, and of AddressSanitizer the unit tests of three crates.
+//! The short form of each but fuzzing, servers, criterion, other profilers, other targets and soaks is part of CI; of
+//! ThreadSanitizer, that is the tests of locks, and of AddressSanitizer the unit tests of three crates.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -53,6 +53,7 @@ pub fn nightly(root: &Path, extent: Extent) -> Result<(), String> {
         Extent::Full => {
             servers(&steps)?;
             criterion(&steps)?;
+            other_profilers(&steps)?;
             verified_packages(&steps)?;
             other_targets(&steps)?;
             soaks(&steps)
@@ -388,13 +389,13 @@ fn servers(steps: &Steps) -> Result<(), String> {
             ""
         }
     };
-    apart(steps, "examples/servers", features)
+    apart(steps, &[], "examples/servers", features)
 }
 
 /// Tests the measurements for criterion, which takes half a minute to compile.
 fn criterion(steps: &Steps) -> Result<(), String> {
     steps.step("measurements for criterion");
-    apart(steps, "crates/plimsoll-criterion", "")?;
+    apart(steps, &[], "crates/plimsoll-criterion", "")?;
     // Once, without analysis.
     steps.run(
         "cargo bench --manifest-path crates/plimsoll-criterion/Cargo.toml --profile dev \
@@ -402,16 +403,32 @@ fn criterion(steps: &Steps) -> Result<(), String> {
     )
 }
 
-/// Checks and tests a package outside the workspace.
-fn apart(steps: &Steps, folder: &str, features: &str) -> Result<(), String> {
+/// Tests programs that contain Plimsoll and another profiler, or two versions of Plimsoll. These take
+/// minutes to compile.
+fn other_profilers(steps: &Steps) -> Result<(), String> {
+    steps.step("other profilers in the program");
+    // Without the first option, tokio reports no tasks to them. dial9 walks frame pointers.
+    let flags = "--cfg tokio_unstable -Cforce-frame-pointers=yes";
+    let folder = "crates/plimsoll/tests/beside";
+    apart(steps, &[("RUSTFLAGS", flags)], folder, "")
+}
+
+/// Checks and tests a package outside the workspace, with variables of the environment.
+fn apart(
+    steps: &Steps,
+    variables: &[(&str, &str)],
+    folder: &str,
+    features: &str,
+) -> Result<(), String> {
     let name = folder.rsplit('/').next().unwrap_or(folder);
     let manifest = format!("--manifest-path {folder}/Cargo.toml");
     let options = format!("{manifest} {features} --target-dir target/ci/{name}");
     steps.run(&format!("cargo fmt --check {manifest}"))?;
-    steps.run(&format!(
-        "cargo clippy --all-targets {options} -- -D warnings"
-    ))?;
-    steps.run(&format!("cargo test {options}"))
+    steps.run_with(
+        variables,
+        &format!("cargo clippy --all-targets {options} -- -D warnings"),
+    )?;
+    steps.run_with(variables, &format!("cargo test {options}"))
 }
 
 /// Checks that the packages can be made, beside the next steps.
