@@ -8,6 +8,8 @@
 //! the section `.stapsdt.base`, which shows whether the file was changed by a later relocation, the
 //! address of the semaphore (0: none), and three strings. Linkers keep notes, but not all of them keep
 //! the sections to which notes point: these have the flag `R`, retain.
+//!
+//! The symbols are weak: if a program contains two versions of this crate, the linker keeps the functions of one for both.
 
 /// Defines the probe `$name` of the provider `otel_memory` as the function `$function`. `$arguments`
 /// describes where its arguments are at the `nop`: in the registers of a C function's first arguments.
@@ -16,7 +18,7 @@ macro_rules! define_probe {
         core::arch::global_asm!(
             concat!(".section .text.", $function, ", \"axR\", %progbits"),
             concat!(".hidden ", $function),
-            concat!(".globl ", $function),
+            concat!(".weak ", $function),
             concat!(".type ", $function, ", %function"),
             ".balign 16",
             concat!($function, ":"),
