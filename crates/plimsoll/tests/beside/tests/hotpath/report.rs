@@ -52,6 +52,7 @@ impl Contents {
     }
 
     /// Returns the entry of a function.
+    #[allow(dead_code, reason = "two of three tests measure functions")]
     pub fn function(&self, section: &str, name: &str) -> &Value {
         let ending = format!("::{name}");
         self.entry(section, |entry| {
