@@ -46,6 +46,10 @@ const SCRATCH_WORD: u16 = (LOG / 8 - 1) as u16;
 /// The half of a log's positions that an operation on two words does not use.
 pub(super) const UNUSED_HALF: u64 = (SCRATCH_WORD as u64) << 16 | SCRATCH_WORD as u64;
 
+// The scratch word is the last one before the log, in both positions of that half.
+const _: () = assert!(8 * (SCRATCH_WORD as usize + 1) == LOG);
+const _: () = assert!(UNUSED_HALF == 0x1_0001 * SCRATCH_WORD as u64);
+
 /// The position of the log in a generation.
 pub(super) const LOG: usize = GENERATION_BYTES - TRAILER_BYTES;
 
