@@ -52,11 +52,20 @@ pub trait Memory {
     /// Whether the stack is the calling thread's. If so, no code on it is unloaded during a walk.
     const IS_OWN_STACK: bool;
 
+    /// Whether the stack and the code on it are of this process. If so, the code is read in place.
+    const IS_OWN_PROCESS: bool = true;
+
     /// Returns the word at `address`, if it can be part of the stack and is readable.
     fn read(&mut self, address: usize) -> Option<usize>;
 
     /// Continues at `stack_pointer`, which may be on another stack: below a signal's frame.
     fn go_on_at(&mut self, stack_pointer: usize);
+
+    /// Copies code of another process. Returns whether all of it was read. Never called for memory of
+    /// this process.
+    fn copy_code(&mut self, _address: usize, _to: &mut [u8]) -> bool {
+        false
+    }
 }
 
 /// The stack of the calling thread.

@@ -18,7 +18,8 @@ const SEARCHED: usize = 16 << 10;
 pub(crate) const FARTHEST: usize = 1 << 20;
 
 /// Returns the frame pointer of a function that is at `address` with its stack pointer at `stack`.
-/// `function` is its start, if known. The code at both addresses must be mapped, and stay so.
+/// `function` is its start, if known. If the stack is of this process, the code at both addresses must be
+/// mapped, and stay so.
 #[cold]
 pub(crate) fn find(
     function: Option<usize>,
@@ -29,14 +30,15 @@ pub(crate) fn find(
 ) -> Option<usize> {
     let function = function.filter(|&start| start <= address);
     if let Some(start) = function {
-        let length = (address - start).min(BEGINNING);
+        let mut code = [0; BEGINNING];
+        let code = &mut code[..(address - start).min(BEGINNING)];
         // SAFETY: the range begins at a function's start and ends before its current instruction,
         // both of which are mapped by this function's contract.
-        let code = unsafe { std::slice::from_raw_parts(start as *const u8, length) };
+        let is_read = unsafe { copy_code(start, code, memory) };
         let frame = arch::distance_to_frame(code).map(|distance| stack + distance);
         let found = frame.filter(|&frame| {
             let returns = memory.read(frame + 8).map(arch::strip);
-            returns.is_some_and(|address| call_before(address, modules).is_some())
+            is_read && returns.is_some_and(|at| call_before(at, memory, modules).is_some())
         });
         if found.is_some() {
             return found;
@@ -68,11 +70,15 @@ pub(crate) fn has_return_address(
         Lookup::Permanent(cfi) | Lookup::Current(cfi) => cfi.describe(address).is_some(),
         Lookup::Stale(_) | Lookup::Unlisted(_) | Lookup::NotCode => false,
     };
-    (stack..stack + SEARCHED)
-        .step_by(8)
-        .map_while(|at| memory.read(at))
-        .map(arch::strip)
-        .any(|word| call_before(word, modules).is_some() && has_tables(word - 1))
+    for at in (stack..stack + SEARCHED).step_by(8) {
+        let Some(word) = memory.read(at).map(arch::strip) else {
+            return false;
+        };
+        if call_before(word, memory, modules).is_some() && has_tables(word - 1) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Returns the first position, from the stack pointer up, of a frame: a word that points further
@@ -88,7 +94,7 @@ fn search(
     for at in (stack..stack + SEARCHED).step_by(8) {
         let above = memory.read(at + 8)?;
         let points_up = below > at && below - at < FARTHEST && below % 8 == 0;
-        match call_before(arch::strip(above), modules) {
+        match call_before(arch::strip(above), memory, modules) {
             Some(Call::Of(called)) if Some(called) == function => return Some(at),
             Some(_) if points_up => return Some(at),
             _ => {}
@@ -99,12 +105,30 @@ fn search(
 }
 
 /// Returns whether an address is the return address of a call by code of a file.
-pub(crate) fn returns_to_file(address: usize, modules: &ModuleList) -> bool {
-    call_before(address, modules).is_some()
+pub(crate) fn returns_to_file(
+    address: usize,
+    memory: &mut impl Memory,
+    modules: &ModuleList,
+) -> bool {
+    call_before(address, memory, modules).is_some()
+}
+
+/// Copies code of the process to which the stack in `memory` belongs. Returns whether all of it was read.
+///
+/// # Safety
+/// If the stack is of this process, the code must be mapped.
+unsafe fn copy_code<M: Memory>(address: usize, to: &mut [u8], memory: &mut M) -> bool {
+    if !M::IS_OWN_PROCESS {
+        return memory.copy_code(address, to);
+    }
+    // SAFETY: the code is mapped, by this function's contract, and `to` is memory of this process that
+    // nothing else refers to.
+    unsafe { std::ptr::copy(address as *const u8, to.as_mut_ptr(), to.len()) };
+    true
 }
 
 /// Returns the call that returns to an address; `None` if no call precedes it.
-fn call_before(address: usize, modules: &ModuleList) -> Option<Call> {
+fn call_before(address: usize, memory: &mut impl Memory, modules: &ModuleList) -> Option<Call> {
     let known = |address| {
         matches!(
             modules.look_up(address),
@@ -114,9 +138,10 @@ fn call_before(address: usize, modules: &ModuleList) -> Option<Call> {
     if !known(address.checked_sub(1)?) || !known(address - arch::LONGEST_CALL) {
         return None;
     }
+    let mut code = [0; arch::LONGEST_CALL];
     // SAFETY: the lookups above found both ends of the range in mapped code.
-    let code = unsafe { *((address - arch::LONGEST_CALL) as *const [u8; arch::LONGEST_CALL]) };
-    arch::call_before(address, code)
+    let is_read = unsafe { copy_code(address - arch::LONGEST_CALL, &mut code, memory) };
+    is_read.then(|| arch::call_before(address, code))?
 }
 
 #[cfg(test)]
@@ -126,6 +151,11 @@ mod tests {
     use crate::unwind_tables::{self, Context};
     use crate::walk::Frames;
     use crate::walk_cache::Trail;
+    use plimsoll_process::stack_memory::StackMemory;
+
+    fn this_stack() -> StackMemory {
+        StackMemory::of_this_thread(Registers::here().stack as usize)
+    }
 
     #[test]
     fn a_return_address_comes_after_a_call() {
@@ -142,11 +172,12 @@ mod tests {
                 &mut trail,
                 Frames::leaf_end(&mut frames),
             );
-            call_before(frames[0], modules)
+            call_before(frames[0], &mut this_stack(), modules)
         }
         assert!(called(&modules).is_some());
         for address in [0, 1, 8, 0x1000, usize::MAX, &raw const modules as usize] {
-            assert_eq!(call_before(address, &modules), None, "{address:#x}");
+            let call = call_before(address, &mut this_stack(), &modules);
+            assert_eq!(call, None, "{address:#x}");
         }
     }
 }

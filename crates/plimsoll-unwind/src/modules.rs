@@ -37,6 +37,12 @@ pub struct ModuleList {
     /// Objects that the loader finds by address but does not list: those in other namespaces, which
     /// `dlmopen` creates.
     unlisted: Vec<Range<usize>>,
+    /// The copies of unwind tables to which modules of another process refer; empty for this process. They
+    /// stay at their addresses when the list moves.
+    #[expect(dead_code, reason = "owns the memory to which the modules refer")]
+    copies: Vec<Vec<u8>>,
+    /// Whether the modules are of another process.
+    is_foreign: bool,
 }
 
 /// The address ranges and unwind tables of a loaded object.
@@ -50,6 +56,20 @@ pub(crate) struct Module {
     /// The address of `.eh_frame_hdr`; 0 if missing.
     eh_frame_hdr: usize,
     cfi: Option<Cfi>,
+}
+
+/// A loaded object of another process, with a copy of its unwind tables.
+pub struct Image {
+    /// The addresses of all segments, and of the gaps between them.
+    pub mapped: Range<usize>,
+    /// The addresses of the executable segments.
+    pub code: Range<usize>,
+    /// The addresses of `.eh_frame_hdr`; empty if missing.
+    pub eh_frame_hdr: Range<usize>,
+    /// The address at which `tables` begins.
+    pub tables_at: usize,
+    /// A copy of memory that holds `.eh_frame_hdr`, and `.eh_frame` up to its end.
+    pub tables: Vec<u8>,
 }
 
 /// A module's call frame information, in memory.
@@ -127,6 +147,40 @@ impl ModuleList {
             in_program,
             program,
             unlisted: Vec::new(),
+            copies: Vec::new(),
+            is_foreign: false,
+        }
+    }
+
+    /// Lists the objects of another process, for walks of its stacks in a
+    /// [`Memory`](plimsoll_process::stack_memory::Memory) that is not of this process. An object without
+    /// tables, or with tables in an unusual form, is code without tables.
+    pub fn from_images(images: Vec<Image>) -> Self {
+        let (mut modules, mut copies) = (Vec::new(), Vec::new());
+        for image in images {
+            let copy = image.tables;
+            // SAFETY: the list owns the copy as long as the module. Code outside of this crate gets references to
+            // `Cfi` for no longer than the list lives, and no access to its bytes.
+            let bytes = unsafe { std::slice::from_raw_parts(copy.as_ptr(), copy.len()) };
+            copies.push(copy);
+            modules.push(Module {
+                mapped: image.mapped,
+                code: image.code,
+                permanent: true,
+                eh_frame_hdr: image.eh_frame_hdr.start,
+                cfi: Cfi::in_copy(image.eh_frame_hdr, image.tables_at, bytes),
+            });
+        }
+        modules.sort_by_key(|module| module.mapped.start);
+        Self {
+            modules,
+            counts: (0, 0),
+            generation: 1,
+            in_program: true,
+            program: 0,
+            unlisted: Vec::new(),
+            copies,
+            is_foreign: true,
         }
     }
 
@@ -199,6 +253,9 @@ impl ModuleList {
         if let Some(module) = module.filter(|module| module.permanent) {
             let cfi = module.tables_at(address);
             return cfi.map_or(Lookup::NotCode, Lookup::Permanent);
+        }
+        if self.is_foreign {
+            return Lookup::NotCode;
         }
         let Some(found) = LoadedObject::at(address) else {
             return Lookup::NotCode;
@@ -297,22 +354,44 @@ impl Cfi {
     /// # Safety
     /// The header and the memory up to `end` must be mapped, and stay so while the result is used.
     unsafe fn new(hdr: Range<usize>, end: usize) -> Option<Self> {
-        let start = eh_frame_start(&hdr)?;
-        if start >= end || hdr.end > end {
-            return None;
-        }
         // SAFETY: the section is mapped for as long as the result is used, by this function's
         // contract.
         let bytes = |range: Range<usize>| unsafe {
             std::slice::from_raw_parts(range.start as *const u8, range.len())
         };
+        let start = eh_frame_start(hdr.start, bytes(hdr.clone()))?;
+        if start >= end || hdr.end > end {
+            return None;
+        }
+        Self::parse(hdr.clone(), bytes(hdr), start, bytes(start..end))
+    }
+
+    /// Parses the tables in `copy`, a copy of memory from the address `at`.
+    fn in_copy(hdr: Range<usize>, at: usize, copy: &'static [u8]) -> Option<Self> {
+        let bytes = |range: Range<usize>| {
+            let start = range.start.checked_sub(at)?;
+            copy.get(start..range.end.checked_sub(at)?)
+        };
+        let header = bytes(hdr.clone())?;
+        let start = eh_frame_start(hdr.start, header)?;
+        let tables = bytes(start..at.checked_add(copy.len())?)?;
+        Self::parse(hdr, header, start, tables)
+    }
+
+    /// Parses a header at the addresses `hdr`, and `.eh_frame` at `start`.
+    fn parse(
+        hdr: Range<usize>,
+        header: &'static [u8],
+        start: usize,
+        tables: &'static [u8],
+    ) -> Option<Self> {
         let bases = BaseAddresses::default()
             .set_eh_frame_hdr(hdr.start as u64)
             .set_eh_frame(start as u64);
-        let parsed = EhFrameHdr::new(bytes(hdr.clone()), LittleEndian)
+        let parsed = EhFrameHdr::new(header, LittleEndian)
             .parse(&bases, 8)
             .ok()?;
-        let mut eh_frame = EhFrame::new(bytes(start..end), LittleEndian);
+        let mut eh_frame = EhFrame::new(tables, LittleEndian);
         eh_frame.set_vendor(arch::VENDOR);
         eh_frame.set_address_size(8);
         Some(Self {
@@ -324,21 +403,17 @@ impl Cfi {
     }
 }
 
-/// Returns the start of `.eh_frame`, from the header. Only one form is supported, which all linkers
+/// Returns the start of `.eh_frame`, from the header at `hdr`. Only one form is supported, which all linkers
 /// write: a signed 32-bit distance from the field.
-fn eh_frame_start(hdr: &Range<usize>) -> Option<usize> {
+fn eh_frame_start(hdr: usize, bytes: &[u8]) -> Option<usize> {
     const VERSION: u8 = 1;
     const PC_RELATIVE_SIGNED_4: u8 = 0x1b;
-    if hdr.len() < 8 {
-        return None;
-    }
-    // SAFETY: the header lies in a mapped segment and has at least 8 bytes.
-    let bytes = unsafe { (hdr.start as *const [u8; 8]).read_unaligned() };
+    let bytes = bytes.first_chunk::<8>()?;
     if bytes[0] != VERSION || bytes[1] != PC_RELATIVE_SIGNED_4 {
         return None;
     }
     let distance = i32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-    Some((hdr.start + 4).wrapping_add_signed(distance as isize))
+    Some((hdr + 4).wrapping_add_signed(distance as isize))
 }
 
 /// The most functions of a program that are examined. Each takes some 2,000 instructions before

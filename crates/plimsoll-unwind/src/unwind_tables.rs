@@ -124,6 +124,30 @@ pub fn walk_without_frame_pointer(
     walker.walk(frames, note)
 }
 
+/// Walks the stack in `memory`, as [`walk_with_positions`] does, from the registers of a thread that was
+/// stopped there.
+pub fn walk_from_registers(
+    registers: Registers,
+    memory: &mut impl Memory,
+    modules: &ModuleList,
+    context: &mut Context,
+    frames: Frames<'_>,
+) -> Walk {
+    let walker = Walker {
+        at: registers,
+        exact: true,
+        trail: None,
+        frame_known: true,
+        memory,
+        modules,
+        context,
+        limit: u64::MAX,
+        believed_records: 0,
+        rules: (0, 0),
+    };
+    walker.walk(frames, |_, _| {})
+}
+
 enum Step {
     /// The walker has moved to the caller.
     Caller,
@@ -182,6 +206,9 @@ impl<M: Memory> Walker<'_, M> {
 
     fn step(&mut self) -> Step {
         let address = self.at.instruction as usize - usize::from(!self.exact);
+        if !M::IS_OWN_PROCESS {
+            return self.step_elsewhere(address);
+        }
         let permanent = Key::new(address, 0);
         let rules = permanent_rules();
         let rule = match rules.get(permanent) {
@@ -207,7 +234,7 @@ impl<M: Memory> Walker<'_, M> {
                     None => self.rules.1 += 1,
                 }
                 cached.unwrap_or_else(|| {
-                    let rule = rule_of(cfi, address, self.context);
+                    let rule = self.rule_of(cfi, address);
                     rules.put(key, rule);
                     rule
                 })
@@ -262,11 +289,38 @@ impl<M: Memory> Walker<'_, M> {
                 self.trail(Trail::ended_there);
                 Step::End(End::Outermost)
             }
-            _ if cfg!(target_env = "musl") && self.begins_stack(address) => {
+            _ if (cfg!(target_env = "musl") || !M::IS_OWN_PROCESS)
+                && self.begins_stack(address) =>
+            {
                 Step::End(End::Outermost)
             }
             _ => Step::End(End::Lost),
         }
+    }
+
+    /// Steps to the caller of code of another process, whose rules are not cached.
+    fn step_elsewhere(&mut self, address: usize) -> Step {
+        match self.modules.look_up(address) {
+            Lookup::Permanent(cfi) | Lookup::Current(cfi) => {
+                let rule = self.rule_of(cfi, address);
+                self.follow(rule, address, Some(cfi))
+            }
+            Lookup::Stale(_) | Lookup::Unlisted(_) | Lookup::NotCode => {
+                self.without_tables(address)
+            }
+        }
+    }
+
+    /// Returns the rule for an address in a module.
+    fn rule_of(&mut self, cfi: &Cfi, address: usize) -> Rule {
+        let memory = &mut *self.memory;
+        rule_of(cfi, address, self.context, |code| {
+            is_signal_trampoline(code, memory)
+        })
+    }
+
+    fn is_signal_trampoline(&mut self, code: usize) -> bool {
+        is_signal_trampoline(code, self.memory)
     }
 
     /// Returns whether the code at `address` is musl's, whose functions have no tables, and no
@@ -335,8 +389,11 @@ impl<M: Memory> Walker<'_, M> {
     /// there must be mapped.
     fn interrupted(&mut self, address: usize) -> Option<Registers> {
         let (code, stack) = (next_code(address), self.at.stack as usize);
+        if !self.is_signal_trampoline(code) {
+            return None;
+        }
         let read = |address| self.memory.read(address);
-        let interrupted = Registers::from(arch::signal_frame(code, stack, read)?);
+        let interrupted = Registers::from(arch::signal_frame(stack, read)?);
         self.exact = true;
         self.frame_known = true;
         self.memory.go_on_at(interrupted.stack as usize);
@@ -420,9 +477,15 @@ impl<M: Memory> Walker<'_, M> {
     }
 }
 
-/// Returns the rule for an address in a module.
+/// Returns the rule for an address in a module. `is_signal_trampoline` reports whether undescribed code there
+/// is one.
 #[cold]
-fn rule_of(cfi: &Cfi, address: usize, context: &mut Context) -> Rule {
+fn rule_of(
+    cfi: &Cfi,
+    address: usize,
+    context: &mut Context,
+    is_signal_trampoline: impl FnOnce(usize) -> bool,
+) -> Rule {
     // Code without a description is assumed to keep a frame pointer. If that leads nowhere, the
     // walk ends.
     const UNDESCRIBED: Rule = Rule::Plain(Plain {
@@ -432,7 +495,7 @@ fn rule_of(cfi: &Cfi, address: usize, context: &mut Context) -> Rule {
         saved_frame_pointer: Some(-16),
     });
     let Some(fde) = cfi.describe(address) else {
-        return match arch::is_signal_trampoline(next_code(address)) {
+        return match is_signal_trampoline(next_code(address)) {
             true => Rule::Evaluate,
             false => UNDESCRIBED,
         };
@@ -466,6 +529,16 @@ fn rule_of(cfi: &Cfi, address: usize, context: &mut Context) -> Rule {
         }),
         _ => Rule::Evaluate,
     }
+}
+
+/// Returns whether a signal handler returns to the code at an address, which has no unwind tables. Code of this
+/// process must be mapped.
+fn is_signal_trampoline<M: Memory>(code: usize, memory: &mut M) -> bool {
+    if M::IS_OWN_PROCESS {
+        return arch::is_signal_trampoline(code);
+    }
+    let mut copy = [0; 8];
+    memory.copy_code(code, &mut copy) && arch::is_copied_trampoline(copy)
 }
 
 /// Returns the address of the instruction that follows the call before it, or that is current:

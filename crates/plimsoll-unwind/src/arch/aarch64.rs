@@ -72,16 +72,12 @@ pub(crate) fn interrupted(context: &libc::ucontext_t) -> Captured {
 /// context is at offset 176: the fault address, 31 registers, the stack pointer, the instruction.
 const REGISTERS: usize = 128 + 176 + 8;
 
-/// Returns the interrupted registers, if `address` is a signal trampoline's. The stack pointer there
-/// is the address of the kernel's signal frame.
+/// Returns the registers that a signal interrupted. `stack` is the stack pointer at the signal
+/// trampoline: the address of the kernel's signal frame.
 pub(crate) fn signal_frame(
-    address: usize,
     stack: usize,
     mut read: impl FnMut(usize) -> Option<usize>,
 ) -> Option<Captured> {
-    if !is_signal_trampoline(address) {
-        return None;
-    }
     let mut register = |number: usize| {
         let word = read(stack + REGISTERS + 8 * number)?;
         Some(word as u64)
@@ -94,11 +90,12 @@ pub(crate) fn signal_frame(
     })
 }
 
+/// A signal trampoline: `mov x8, #139` (`rt_sigreturn`), `svc #0`.
+const TRAMPOLINE: [u32; 2] = [0xd280_1168, 0xd400_0001];
+
 /// Returns whether a signal handler returns to the code at `address`, which has no unwind tables
 /// since Linux 5.8. The code must be mapped.
 pub(crate) fn is_signal_trampoline(address: usize) -> bool {
-    /// `mov x8, #139` (`rt_sigreturn`), `svc #0`.
-    const TRAMPOLINE: [u32; 2] = [0xd280_1168, 0xd400_0001];
     /// Both instructions are read in one page, since the next one may not be mapped.
     const LAST_IN_PAGE: usize = 0x1000 - size_of::<[u32; 2]>();
     address % 4 == 0
@@ -106,6 +103,12 @@ pub(crate) fn is_signal_trampoline(address: usize) -> bool {
         // SAFETY: aligned, and in the page of a code address, which is mapped by this function's
         // contract.
         && unsafe { *(address as *const [u32; 2]) } == TRAMPOLINE
+}
+
+/// Returns the same for a copy of the code.
+pub(crate) fn is_copied_trampoline(code: [u8; 8]) -> bool {
+    let [a, b, c, d, e, f, g, h] = code;
+    [[a, b, c, d], [e, f, g, h]].map(u32::from_le_bytes) == TRAMPOLINE
 }
 
 /// Returns an address without its signature.

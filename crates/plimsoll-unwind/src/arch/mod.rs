@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `here` | the registers of the calling function |
 //! | `interrupted` | the registers in the context of a signal handler |
-//! | `is_signal_trampoline`, `signal_frame` | a signal trampoline without unwind tables, and the interrupted registers |
+//! | `is_signal_trampoline`, `is_copied_trampoline`, `signal_frame` | a signal trampoline without unwind tables, and the interrupted registers |
 //! | `strip` | removes the signature of a signed return address |
 //! | `HAS_LINK_REGISTER` | whether a call stores its return address in a register |
 //! | `STACK_POINTER`, `FRAME_POINTER`, `RETURN_ADDRESS` | the registers' numbers in unwind tables |

@@ -44,7 +44,6 @@ pub(crate) fn interrupted(_context: &libc::ucontext_t) -> Captured {
 
 /// Returns `None`: signal frames are not decoded.
 pub(crate) fn signal_frame(
-    _address: usize,
     _stack: usize,
     _read: impl FnMut(usize) -> Option<usize>,
 ) -> Option<Captured> {
@@ -53,6 +52,11 @@ pub(crate) fn signal_frame(
 
 /// Returns false: signal frames are not decoded.
 pub(crate) fn is_signal_trampoline(_address: usize) -> bool {
+    false
+}
+
+/// Returns false: signal frames are not decoded.
+pub(crate) fn is_copied_trampoline(_code: [u8; 8]) -> bool {
     false
 }
 

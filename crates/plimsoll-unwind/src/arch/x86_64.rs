@@ -64,7 +64,6 @@ pub(crate) fn interrupted(context: &libc::ucontext_t) -> Captured {
 
 /// Returns `None`: every signal trampoline of this architecture has unwind tables.
 pub(crate) fn signal_frame(
-    _address: usize,
     _stack: usize,
     _read: impl FnMut(usize) -> Option<usize>,
 ) -> Option<Captured> {
@@ -73,6 +72,11 @@ pub(crate) fn signal_frame(
 
 /// Returns whether a signal handler returns to the code at `address`, which has no unwind tables.
 pub(crate) fn is_signal_trampoline(_address: usize) -> bool {
+    false
+}
+
+/// Returns the same for a copy of the code.
+pub(crate) fn is_copied_trampoline(_code: [u8; 8]) -> bool {
     false
 }
 

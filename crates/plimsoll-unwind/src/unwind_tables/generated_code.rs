@@ -24,7 +24,11 @@ impl<M: Memory> Walker<'_, M> {
     /// Steps to the caller of generated code at `address`.
     #[cold]
     pub(super) fn step_in_generated(&mut self, address: usize) -> Step {
-        if !probe::readable(address) {
+        let is_mapped = match M::IS_OWN_PROCESS {
+            true => probe::readable(address),
+            false => self.memory.copy_code(address, &mut [0]),
+        };
+        if !is_mapped {
             return Step::End(End::Lost);
         }
         let caller = match self.caller_by_epilogue(address) {
@@ -74,7 +78,7 @@ impl<M: Memory> Walker<'_, M> {
             let Some((saved, returns)) = self.record(at) else {
                 return false;
             };
-            if returns_to_file(returns, self.modules) {
+            if returns_to_file(returns, self.memory, self.modules) {
                 self.believed_records = at;
                 return true;
             }
@@ -98,7 +102,7 @@ impl<M: Memory> Walker<'_, M> {
         let code = unsafe { (code as *const [u8; LENGTH]).read_unaligned() };
         let stack = self.at.stack as usize + arch::freed_by_epilogue(code)?;
         let returns = arch::strip(self.memory.read(stack)?);
-        returns_to_file(returns, self.modules).then_some(Registers {
+        returns_to_file(returns, self.memory, self.modules).then_some(Registers {
             instruction: returns as u64,
             stack: stack as u64 + 8,
             ..self.at

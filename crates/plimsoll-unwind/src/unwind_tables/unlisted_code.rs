@@ -6,7 +6,7 @@ use crate::walk_cache::Trail;
 use plimsoll_process::loader::LoadedObject;
 use plimsoll_process::stack_memory::Memory;
 
-use super::{Step, Walker, rule_of};
+use super::{Step, Walker};
 
 impl<M: Memory> Walker<'_, M> {
     /// Steps to the caller of code in an object that was loaded after the list was made.
@@ -39,7 +39,7 @@ impl<M: Memory> Walker<'_, M> {
         let module = unsafe { module_of(object) }?;
         Some(match module.tables_at(address) {
             Some(cfi) => {
-                let rule = rule_of(cfi, address, self.context);
+                let rule = self.rule_of(cfi, address);
                 self.follow(rule, address, Some(cfi))
             }
             None => self.without_tables(address),
