@@ -1,6 +1,7 @@
 //! The commands `plimsoll` and `cargo plimsoll`. `run` is in `plimsoll-launch`, `top` in `plimsoll-top`, `report` and what
 //! subcommands share in `plimsoll-command`; each other subcommand is a module here.
 
+mod attach;
 mod cargo;
 mod diff;
 mod doctor;
@@ -33,6 +34,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Ship(arguments) => ship::ship(&arguments),
         Command::Symbolize(arguments) => symbolize::symbolize(&arguments),
         Command::Top(arguments) => top::watch(&arguments),
+        Command::Attach(arguments) => attach::attach(&arguments),
         Command::View(arguments) => view::view(&arguments),
     };
     exit_code(done, "plimsoll")

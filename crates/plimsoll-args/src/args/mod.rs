@@ -1,6 +1,7 @@
 //! The command line. This module depends on no other module of the command, because the build
 //! script includes it to generate shell completions and manual pages.
 
+mod attach;
 mod cargo;
 mod doctor;
 mod report;
@@ -12,6 +13,7 @@ mod view;
 
 use clap::{Parser, Subcommand};
 
+pub use attach::AttachArguments;
 pub use cargo::{
     BuildArguments, CargoArguments, CargoCommand, CargoFlameArguments, CargoRunArguments,
     CargoTestArguments, ProgramArguments, TargetArguments,
@@ -65,6 +67,8 @@ pub enum Command {
     Symbolize(SymbolizeArguments),
     /// Watch a running program
     Top(TopArguments),
+    /// Show the memory, threads and stacks of any running process, without changing it
+    Attach(AttachArguments),
     /// Move post-mortem files and profiles to a directory or an HTTP server
     Ship(ShipArguments),
     /// Report what works on this machine or with a program, and how to enable the rest

@@ -1,0 +1,33 @@
+//! Shows the memory, threads and stacks of any running process, for `plimsoll attach`. Linux only.
+//!
+//! The process is not changed. A blocked thread is not stopped, and none of its system calls is interrupted: the kernel
+//! reports its position, and copies its stack. A running thread is stopped while its registers and its stack are copied.
+//!
+//! All items of this crate may change in any version: the crates of Plimsoll require each other in exactly one version.
+
+#![cfg(target_os = "linux")]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "the pages of this crate are for its maintainers, who read them with private items"
+)]
+
+mod arch;
+pub mod attach;
+mod calls;
+mod elf;
+mod foreign_stack;
+mod images;
+mod json;
+mod maps;
+mod memory;
+mod names;
+mod owners;
+mod profile;
+mod refusal;
+mod sampling;
+mod stacks;
+mod stop;
+mod tasks;
+mod text;
+mod view;
+mod waits;

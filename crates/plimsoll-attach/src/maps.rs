@@ -1,0 +1,178 @@
+//! The mappings of a process, as `/proc/PID/maps` and `/proc/PID/smaps` list them.
+
+use std::io;
+use std::ops::Range;
+
+/// A mapping.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    /// The address range.
+    pub(crate) range: Range<usize>,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    pub(crate) executable: bool,
+    /// Whether it is shared with other processes.
+    pub(crate) shared: bool,
+    /// The offset of the first byte in the file.
+    pub(crate) offset: u64,
+    /// Major and minor number of the file's device.
+    pub(crate) device: (u32, u32),
+    /// The number of the file; 0 without a file.
+    pub(crate) inode: u64,
+    /// The path, or a name in brackets; empty for memory without either.
+    pub(crate) name: String,
+    /// Resident bytes; 0 if not read.
+    pub(crate) resident: u64,
+    /// Resident bytes that belong to no file.
+    pub(crate) anonymous: u64,
+    /// Bytes in swap.
+    pub(crate) swapped: u64,
+}
+
+impl Mapping {
+    /// Returns whether the mapping is of a file that has no name any more.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.inode != 0 && self.name.ends_with(" (deleted)")
+    }
+}
+
+/// Reads the mappings without their resident bytes, by address.
+///
+/// # Errors
+/// The system's error: the process does not exist, or must not be read.
+pub(crate) fn maps(pid: i32) -> io::Result<Vec<Mapping>> {
+    Ok(parse(&std::fs::read(format!("/proc/{pid}/maps"))?))
+}
+
+/// Reads the mappings with their resident bytes, by address.
+///
+/// # Errors
+/// As [`maps`].
+pub(crate) fn smaps(pid: i32) -> io::Result<Vec<Mapping>> {
+    Ok(parse(&std::fs::read(format!("/proc/{pid}/smaps"))?))
+}
+
+/// Reads the kernel's sum of resident bytes; `None` if the file does not exist or must not be read.
+pub(crate) fn resident(pid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    text.lines()
+        .filter_map(figure)
+        .find_map(|(key, bytes)| (key == "Rss").then_some(bytes))
+}
+
+/// Returns the mapping that contains an address.
+pub(crate) fn at(mappings: &[Mapping], address: usize) -> Option<&Mapping> {
+    let after = mappings.partition_point(|mapping| mapping.range.start <= address);
+    let mapping = &mappings[after.checked_sub(1)?];
+    mapping.range.contains(&address).then_some(mapping)
+}
+
+fn parse(text: &[u8]) -> Vec<Mapping> {
+    let mut mappings: Vec<Mapping> = Vec::new();
+    for line in text.split(|&byte| byte == b'\n') {
+        let line = String::from_utf8_lossy(line);
+        // The lines of figures begin with a capital letter.
+        if line
+            .bytes()
+            .next()
+            .is_some_and(|first| first.is_ascii_uppercase())
+        {
+            if let (Some((key, bytes)), Some(mapping)) = (figure(&line), mappings.last_mut()) {
+                match key {
+                    "Rss" => mapping.resident = bytes,
+                    "Anonymous" => mapping.anonymous = bytes,
+                    "Swap" => mapping.swapped = bytes,
+                    _ => {}
+                }
+            }
+        } else {
+            mappings.extend(head(&line));
+        }
+    }
+    mappings
+}
+
+/// Parses `start-limit rwxp offset major:minor inode      name`.
+fn head(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, limit) = fields.next()?.split_once('-')?;
+    let permissions = fields.next()?.as_bytes();
+    let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let inode = fields.next()?.parse().ok()?;
+    let name = fields.next().unwrap_or("").trim_start_matches(' ');
+    let address = |digits| usize::from_str_radix(digits, 16).ok();
+    let number = |digits| u32::from_str_radix(digits, 16).ok();
+    Some(Mapping {
+        range: address(start)?..address(limit)?,
+        readable: permissions.first() == Some(&b'r'),
+        writable: permissions.get(1) == Some(&b'w'),
+        executable: permissions.get(2) == Some(&b'x'),
+        shared: permissions.get(3) == Some(&b's'),
+        offset,
+        device: (number(major)?, number(minor)?),
+        inode,
+        // The kernel escapes line feeds in names only.
+        name: name.replace("\\012", "\n"),
+        ..Mapping::default()
+    })
+}
+
+/// Parses `Key:     12 kB`; returns the key and the value in bytes.
+fn figure(line: &str) -> Option<(&str, u64)> {
+    let (key, value) = line.split_once(':')?;
+    let kib = value.trim().strip_suffix(" kB")?;
+    Some((key, kib.parse::<u64>().ok()?.saturating_mul(1024)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_are_read_with_their_figures() {
+        let text = b"\
+00400000-0040b000 r-xp 00002000 fc:1f 766                                /bin/my cat (deleted)
+Size:                 44 kB
+Rss:                  40 kB
+Anonymous:             4 kB
+Swap:                  8 kB
+VmFlags: rd ex mr mw me dw
+7f0000000000-7f0000021000 rw-s 00000000 00:00 0
+Rss:                 132 kB
+";
+        let mappings = parse(text);
+        let first = Mapping {
+            range: 0x40_0000..0x40_b000,
+            readable: true,
+            executable: true,
+            offset: 0x2000,
+            device: (0xfc, 0x1f),
+            inode: 766,
+            name: "/bin/my cat (deleted)".to_owned(),
+            resident: 40 << 10,
+            anonymous: 4 << 10,
+            swapped: 8 << 10,
+            ..Mapping::default()
+        };
+        assert_eq!(mappings[0], first);
+        assert!(first.is_deleted());
+        let second = &mappings[1];
+        assert!(second.shared && second.writable && second.name.is_empty());
+        assert_eq!((mappings.len(), second.resident), (2, 132 << 10));
+        assert_eq!(at(&mappings, 0x40_afff), Some(&mappings[0]));
+        assert_eq!(at(&mappings, 0x40_b000), None);
+        assert_eq!(at(&mappings, 0), None);
+    }
+
+    #[test]
+    fn the_mappings_of_this_process_have_the_sum_that_the_kernel_reports() {
+        let own = std::process::id() as i32;
+        let mappings = smaps(own).unwrap();
+        let here = resident as *const () as usize;
+        assert!(at(&mappings, here).unwrap().executable);
+        let sum: u64 = mappings.iter().map(|mapping| mapping.resident).sum();
+        assert!(sum > 0 && resident(own).is_some());
+        assert_eq!(maps(own).unwrap().is_empty(), false);
+    }
+}

@@ -1,0 +1,285 @@
+//! The view as text, of at most 60 lines unless all is requested.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use plimsoll_command::report::measure::{alone, share};
+
+use crate::names::Names;
+use crate::owners::Memory;
+use crate::view::{Activity, Process, View};
+
+/// The most lines without `--all`.
+const MAX_LINES: usize = 60;
+
+/// The most rows of memory without `--all`.
+const MAX_OWNERS: usize = 10;
+
+/// The most circles of threads without `--all`, and the most threads of one.
+const MAX_CYCLES: usize = 4;
+const MAX_CYCLE: usize = 8;
+
+/// The fewest and the most frames of a stack without `--all`.
+const FRAMES: std::ops::RangeInclusive<usize> = 3..=12;
+
+/// The number of threads of a group that are named without `--all`.
+const MAX_NAMED: usize = 3;
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub(crate) is_all: bool,
+    pub(crate) is_verbose: bool,
+}
+
+/// Threads that do the same with the same stack.
+struct Group<'a> {
+    threads: Vec<usize>,
+    activity: &'a Activity,
+    /// Whether all threads have the same object.
+    is_same_object: bool,
+}
+
+/// Writes the view.
+pub(crate) fn write(
+    to: &mut dyn Write,
+    process: &Process,
+    view: &View,
+    names: &Names<'_>,
+    extent: Extent,
+) -> io::Result<()> {
+    let mut lines = head(process, view, extent);
+    memory(&mut lines, &view.memory, extent);
+    deadlocks(&mut lines, view, extent);
+    let groups = groups(view);
+    lines.push(String::new());
+    lines.push(format!(
+        "Threads: {}, with {} different stacks",
+        view.tasks.len(),
+        groups.len()
+    ));
+    let budget = match extent.is_all {
+        true => usize::MAX,
+        // One line remains for what is left out.
+        false => MAX_LINES.saturating_sub(lines.len() + 1),
+    };
+    let frames = match extent.is_all {
+        true => usize::MAX,
+        false => (budget / groups.len().max(1))
+            .saturating_sub(2)
+            .clamp(*FRAMES.start(), *FRAMES.end()),
+    };
+    let mut left_out = (0, 0);
+    let mut shown = Vec::new();
+    for group in &groups {
+        let of_group = group_lines(group, view, names, frames, extent);
+        // A group that does not fit ends the list, so that the order is that of the number of threads.
+        if left_out.0 > 0 || shown.len() + of_group.len() > budget {
+            left_out.0 += 1;
+            left_out.1 += group.threads.len();
+        } else {
+            shown.extend(of_group);
+        }
+    }
+    lines.extend(shown);
+    if left_out.0 > 0 {
+        lines.push(format!(
+            "{} more stacks, of {} threads: --all shows all",
+            left_out.0, left_out.1
+        ));
+    }
+    for line in lines {
+        writeln!(to, "{line}")?;
+    }
+    Ok(())
+}
+
+/// Formats a time in microseconds.
+pub(crate) fn microseconds(time: Duration) -> String {
+    format!("{} us", time.as_micros())
+}
+
+fn head(process: &Process, view: &View, extent: Extent) -> Vec<String> {
+    let target = &process.target;
+    let mut lines = vec![format!("Process {}: {}", target.pid, target.name)];
+    if !target.program.is_empty() {
+        lines.push(format!("Program: {}", target.program));
+    }
+    lines.extend(view.pages.iter().map(|pages| format!("Plimsoll: {pages}")));
+    if extent.is_verbose {
+        lines.extend(target.passed.iter().map(|check| format!("Check: {check}")));
+        let stops = match view.stops {
+            0 => "no thread".to_owned(),
+            stops => format!(
+                "{stops} running threads, for {} at most",
+                microseconds(view.longest_stop)
+            ),
+        };
+        lines.push(format!("Stopped: {stops}"));
+        lines.push(format!("Reading took: {} ms", view.took.as_millis()));
+    }
+    lines
+}
+
+fn memory(lines: &mut Vec<String>, memory: &Memory, extent: Extent) {
+    let bytes = |bytes: u64| alone(bytes.cast_signed(), "bytes", false);
+    let kernel = match memory.kernel {
+        _ if memory.is_exact() => "exactly the kernel's sum".to_owned(),
+        Some((before, after)) => format!(
+            "not exact: the kernel's sum was {} before and {} after",
+            bytes(before),
+            bytes(after)
+        ),
+        None => "the kernel has no sum to compare with".to_owned(),
+    };
+    lines.push(String::new());
+    lines.push(format!(
+        "Resident memory: {}, {kernel}",
+        bytes(memory.resident)
+    ));
+    let resident: Vec<_> = memory
+        .owners
+        .iter()
+        .filter(|(_, share)| share.resident > 0)
+        .collect();
+    let most = match extent.is_all || resident.len() <= MAX_OWNERS {
+        true => resident.len(),
+        false => MAX_OWNERS - 1,
+    };
+    let row = |resident: u64, description: &str| {
+        let part = share(resident.cast_signed(), memory.resident.cast_signed(), false);
+        format!("{:>10} {part} resident  {description}", bytes(resident))
+    };
+    let (first, rest) = resident.split_at(most);
+    for (owner, share) in first {
+        lines.push(row(share.resident, &owner.description()));
+    }
+    if !rest.is_empty() {
+        let sum = rest.iter().map(|(_, share)| share.resident).sum();
+        lines.push(row(sum, &format!("{} smaller owners", rest.len())));
+    }
+}
+
+fn deadlocks(lines: &mut Vec<String>, view: &View, extent: Extent) {
+    let cycles = &view.waits.cycles;
+    if cycles.is_empty() {
+        return;
+    }
+    lines.push(String::new());
+    let most = if extent.is_all {
+        usize::MAX
+    } else {
+        MAX_CYCLES
+    };
+    for cycle in cycles.iter().take(most) {
+        let longest = if extent.is_all { usize::MAX } else { MAX_CYCLE };
+        let mut threads: Vec<String> = cycle
+            .iter()
+            .take(longest)
+            .map(|&at| {
+                let futex = view.waits.of(&view.tasks[at]);
+                let address = futex.map_or(0, |(address, _)| address);
+                format!("{} waits for futex {address:#x}", view.thread(at))
+            })
+            .collect();
+        if cycle.len() > longest {
+            threads.push(format!("{} more threads", cycle.len() - longest));
+        }
+        lines.push(format!("Deadlock: {}, of the first", threads.join(", of ")));
+    }
+    if cycles.len() > most {
+        lines.push(format!("{} more deadlocks", cycles.len() - most));
+    }
+}
+
+/// Returns the groups, the largest first. Threads that run come before others of the same number.
+fn groups(view: &View) -> Vec<Group<'_>> {
+    let mut found: HashMap<(&str, &[usize], Option<&str>), usize> = HashMap::new();
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for (at, activity) in view.activities.iter().enumerate() {
+        let stack = &view.stacks[at];
+        let key = (
+            &*activity.common,
+            &stack.frames[..],
+            stack.missing.as_deref(),
+        );
+        let group = *found.entry(key).or_insert_with(|| {
+            groups.push(Group {
+                threads: Vec::new(),
+                activity,
+                is_same_object: true,
+            });
+            groups.len() - 1
+        });
+        let group = &mut groups[group];
+        group.threads.push(at);
+        group.is_same_object &= group.activity.object == activity.object;
+    }
+    groups.sort_by_key(|group| {
+        let is_waiting = group.activity.common.starts_with("waiting");
+        (std::cmp::Reverse(group.threads.len()), is_waiting)
+    });
+    groups
+}
+
+fn group_lines(
+    group: &Group<'_>,
+    view: &View,
+    names: &Names<'_>,
+    most: usize,
+    extent: Extent,
+) -> Vec<String> {
+    let named = if extent.is_all { usize::MAX } else { MAX_NAMED };
+    let mut threads: Vec<String> = group
+        .threads
+        .iter()
+        .take(named)
+        .map(|&thread| view.thread(thread))
+        .collect();
+    if group.threads.len() > named {
+        threads.push(format!("{} more", group.threads.len() - named));
+    }
+    let object = match (group.is_same_object, &*group.activity.object) {
+        (true, "") => String::new(),
+        (true, object) => format!(": {object}"),
+        (false, _) => ", for different objects".to_owned(),
+    };
+    let number = match group.threads.len() {
+        1 => "1 thread".to_owned(),
+        number => format!("{number} threads"),
+    };
+    let mut lines = vec![format!(
+        "{number} {}{object} ({})",
+        group.activity.common,
+        threads.join(", ")
+    )];
+    let stack = &view.stacks[group.threads[0]];
+    if let Some(missing) = &stack.missing {
+        lines.push(format!("    [no stack: {missing}]"));
+        return lines;
+    }
+    let frames: Vec<_> = stack
+        .frames
+        .iter()
+        .flat_map(|&frame| names.frames(frame))
+        .collect();
+    let shown = if frames.len() <= most { most } else { most - 1 };
+    for frame in frames.iter().take(shown) {
+        let file = frame.file.rsplit('/').next().unwrap_or_default();
+        let line = match (file, frame.line) {
+            ("", _) => String::new(),
+            (file, 0) => format!("  {file}"),
+            (file, line) => format!("  {file}:{line}"),
+        };
+        let inlined = if frame.is_inlined { " (inline)" } else { "" };
+        lines.push(format!("    {}{inlined}{line}", frame.name));
+    }
+    if frames.len() > shown {
+        lines.push(format!("    ... {} more frames", frames.len() - shown));
+    }
+    if !stack.is_complete && frames.len() <= shown {
+        lines.push("    [the callers are unknown]".to_owned());
+    }
+    lines
+}

@@ -1,0 +1,210 @@
+//! A process at one time: its memory, threads, stacks and waits.
+//!
+//! The parts are read one after the other while the process runs, so they are not of one instant. Each stack is of one
+//! instant.
+
+use std::time::{Duration, Instant};
+
+use plimsoll_command::failure::Failure;
+use plimsoll_watch::watch::find;
+
+use crate::calls;
+use crate::images::Images;
+use crate::maps::{self, Mapping};
+use crate::memory::ProcessMemory;
+use crate::owners::Memory;
+use crate::refusal::Target;
+use crate::stacks::{Stack, StackReader};
+use crate::tasks::{self, Blocked, Descriptors, Position, Task};
+use crate::waits::{Kind, Waits};
+
+/// The names of Plimsoll's threads: the one that serves pages, and the one of each program that contains Plimsoll.
+const SERVER: &str = "plimsoll-http";
+const MAINTENANCE: &str = "plimsoll-maint";
+
+/// The process whose parts are read.
+pub(crate) struct Process {
+    pub(crate) target: Target,
+    pub(crate) memory: ProcessMemory,
+    pub(crate) mappings: Vec<Mapping>,
+    pub(crate) images: Images,
+}
+
+/// All that was read of a process.
+pub(crate) struct View {
+    pub(crate) tasks: Vec<Task>,
+    /// The stack of each thread.
+    pub(crate) stacks: Vec<Stack>,
+    pub(crate) waits: Waits,
+    /// What each thread does, in words.
+    pub(crate) activities: Vec<Activity>,
+    pub(crate) memory: Memory,
+    /// A line about the pages of a program that contains Plimsoll.
+    pub(crate) pages: Option<String>,
+    /// The number of threads that were stopped, and the longest time.
+    pub(crate) stops: u64,
+    pub(crate) longest_stop: Duration,
+    /// The time that the reading took.
+    pub(crate) took: Duration,
+}
+
+/// What a thread does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Activity {
+    /// Without addresses and descriptors, so that threads that do the same have the same text.
+    pub(crate) common: String,
+    /// The object of the activity; empty if there is none.
+    pub(crate) object: String,
+}
+
+impl Process {
+    /// Opens a process after its check.
+    ///
+    /// # Errors
+    /// It has ended, or its mappings must not be read.
+    pub(crate) fn open(target: Target) -> Result<Self, Failure> {
+        let pid = target.pid;
+        let fail = |error: std::io::Error| match target.exists() {
+            true => Failure::new(format!("process {pid}"), error),
+            false => target.ended(),
+        };
+        let memory = ProcessMemory::open(pid).map_err(fail)?;
+        let mappings = maps::maps(pid).map_err(fail)?;
+        if mappings.is_empty() {
+            return Err(target.ended());
+        }
+        let images = Images::read(pid, &mappings, &memory);
+        Ok(Self {
+            target,
+            memory,
+            mappings,
+            images,
+        })
+    }
+
+    /// Returns a reader of the stacks of its threads.
+    pub(crate) fn stacks(&self) -> StackReader<'_> {
+        StackReader::new(self.target.pid, &self.memory, &self.images, &self.mappings)
+    }
+}
+
+impl View {
+    /// Reads a process.
+    ///
+    /// # Errors
+    /// The process ended meanwhile.
+    pub(crate) fn read(process: &Process) -> Result<Self, Failure> {
+        let began = Instant::now();
+        let Target {
+            pid,
+            has_own_numbers,
+            ..
+        } = process.target;
+        let mut tasks = tasks::all(pid, has_own_numbers);
+        let mut reader = process.stacks();
+        let stacks: Vec<Stack> = tasks.iter_mut().map(|task| reader.read(task)).collect();
+        let (stops, longest_stop) = (reader.stops, reader.longest_stop);
+        let waits = Waits::read(&tasks, &process.memory);
+        let mut descriptors = Descriptors::default();
+        let activities = tasks
+            .iter()
+            .map(|task| Activity::of(pid, task, &tasks, &waits, &mut descriptors))
+            .collect();
+        let pointers: Vec<usize> = stacks.iter().map(|stack| stack.pointer).collect();
+        let memory = Memory::read(pid, &pointers, &process.memory);
+        if tasks.is_empty() || !process.target.exists() {
+            return Err(process.target.ended());
+        }
+        let memory = memory.map_err(|error| Failure::new(format!("process {pid}"), error))?;
+        let took = began.elapsed();
+        Ok(Self {
+            pages: pages(pid, &tasks),
+            tasks,
+            stacks,
+            waits,
+            activities,
+            memory,
+            stops,
+            longest_stop,
+            took,
+        })
+    }
+
+    /// Returns the number and the name of a thread.
+    pub(crate) fn thread(&self, index: usize) -> String {
+        let task = &self.tasks[index];
+        format!("{} {}", task.tid, task.name)
+    }
+}
+
+impl Activity {
+    fn of(
+        pid: i32,
+        task: &Task,
+        tasks: &[Task],
+        waits: &Waits,
+        descriptors: &mut Descriptors,
+    ) -> Self {
+        let plain = |common: &str| Self {
+            common: common.to_owned(),
+            object: String::new(),
+        };
+        let stopped = matches!(task.state, 'T' | 't').then(|| task.state_name());
+        let call = match task.position {
+            Position::Ended => return plain("ended"),
+            Position::Running => return plain(stopped.unwrap_or("running")),
+            Position::Blocked(Blocked { call, .. }) => call,
+        };
+        let Some((number, arguments)) = call else {
+            return plain(stopped.unwrap_or(match &*task.kernel_function {
+                "" => "waiting in the kernel, outside of a system call",
+                _ => "waiting for memory or a device",
+            }));
+        };
+        let name = calls::name(number).map_or(format!("system call {number}"), str::to_owned);
+        let common = match stopped {
+            Some(stopped) => format!("{stopped} in {name}"),
+            None => format!("waiting in {name}"),
+        };
+        let object = match waits.of(task) {
+            Some((address, futex)) => {
+                let owner = futex.owner.map(|owner| {
+                    let owner = &tasks[owner];
+                    let kind = match futex.kind {
+                        Kind::Mutex => "mutex of",
+                        Kind::Owned | Kind::Other => "owned by",
+                    };
+                    format!(", {kind} thread {} {}", owner.tid, owner.name)
+                });
+                format!("futex {address:#x}{}", owner.unwrap_or_default())
+            }
+            None if calls::takes_descriptor(number) => {
+                match descriptors.leads_to(pid, arguments[0]) {
+                    "" => format!("descriptor {}", arguments[0]),
+                    leads_to => format!("descriptor {}, {leads_to}", arguments[0]),
+                }
+            }
+            None => String::new(),
+        };
+        Self { common, object }
+    }
+}
+
+/// Returns a line about the pages of a program that contains Plimsoll, by the names of its threads. Other programs are
+/// not contacted.
+fn pages(pid: i32, tasks: &[Task]) -> Option<String> {
+    let has = |name: &str| tasks.iter().any(|task| task.name == name);
+    if !has(SERVER) {
+        let contains = "it contains Plimsoll, and serves no pages; start it with PLIMSOLL=http=127.0.0.1:6060 for more";
+        return has(MAINTENANCE).then(|| contains.to_owned());
+    }
+    Some(match find::Target::find(&pid.to_string()) {
+        Ok(found) => {
+            let base = found.pages.base();
+            format!(
+                "it contains Plimsoll, with pages at {base}; `plimsoll top {pid}` and `plimsoll report {base}` show more"
+            )
+        }
+        Err(failure) => format!("it contains Plimsoll; {}", failure.cause()),
+    })
+}

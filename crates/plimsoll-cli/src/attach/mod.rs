@@ -1,0 +1,5 @@
+//! `plimsoll attach`, which the crate `plimsoll-attach` implements on Linux.
+
+mod os;
+
+pub(crate) use os::attach;

@@ -1,0 +1,3 @@
+//! Linux.
+
+pub(crate) use plimsoll_attach::attach::attach;
