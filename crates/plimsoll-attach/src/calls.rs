@@ -13,31 +13,15 @@ pub(crate) fn name(number: i64) -> Option<&'static str> {
         libc::SYS_pwrite64 => "pwrite64",
         libc::SYS_preadv => "preadv",
         libc::SYS_pwritev => "pwritev",
-        libc::SYS_preadv2 => "preadv2",
-        libc::SYS_pwritev2 => "pwritev2",
         libc::SYS_openat => "openat",
         libc::SYS_close => "close",
         libc::SYS_fsync => "fsync",
         libc::SYS_fdatasync => "fdatasync",
-        libc::SYS_sync => "sync",
-        libc::SYS_syncfs => "syncfs",
-        libc::SYS_sync_file_range => "sync_file_range",
-        libc::SYS_fallocate => "fallocate",
-        libc::SYS_ftruncate => "ftruncate",
-        libc::SYS_newfstatat => "newfstatat",
-        libc::SYS_fstat => "fstat",
-        libc::SYS_statx => "statx",
-        libc::SYS_getdents64 => "getdents64",
-        libc::SYS_unlinkat => "unlinkat",
-        libc::SYS_renameat2 => "renameat2",
         libc::SYS_flock => "flock",
         libc::SYS_fcntl => "fcntl",
         libc::SYS_ioctl => "ioctl",
         libc::SYS_splice => "splice",
-        libc::SYS_tee => "tee",
         libc::SYS_sendfile => "sendfile",
-        libc::SYS_copy_file_range => "copy_file_range",
-        libc::SYS_socket => "socket",
         libc::SYS_connect => "connect",
         libc::SYS_accept => "accept",
         libc::SYS_accept4 => "accept4",
@@ -51,7 +35,6 @@ pub(crate) fn name(number: i64) -> Option<&'static str> {
         libc::SYS_pselect6 => "pselect6",
         libc::SYS_epoll_pwait => "epoll_pwait",
         SYS_EPOLL_PWAIT2 => "epoll_pwait2",
-        libc::SYS_epoll_ctl => "epoll_ctl",
         libc::SYS_io_getevents => "io_getevents",
         libc::SYS_io_uring_enter => "io_uring_enter",
         libc::SYS_futex => "futex",
@@ -73,20 +56,14 @@ pub(crate) fn name(number: i64) -> Option<&'static str> {
         libc::SYS_mmap => "mmap",
         libc::SYS_munmap => "munmap",
         libc::SYS_mprotect => "mprotect",
-        libc::SYS_mremap => "mremap",
         libc::SYS_madvise => "madvise",
-        libc::SYS_msync => "msync",
         libc::SYS_brk => "brk",
-        libc::SYS_membarrier => "membarrier",
         libc::SYS_clone => "clone",
         libc::SYS_clone3 => "clone3",
         libc::SYS_execve => "execve",
         libc::SYS_exit => "exit",
         libc::SYS_exit_group => "exit_group",
         libc::SYS_sched_yield => "sched_yield",
-        libc::SYS_ptrace => "ptrace",
-        libc::SYS_process_vm_readv => "process_vm_readv",
-        libc::SYS_seccomp => "seccomp",
         _ => return arch::legacy_call(number),
     })
 }
@@ -96,35 +73,14 @@ const SYS_EPOLL_PWAIT2: i64 = 441;
 const SYS_FUTEX_WAITV: i64 = 449;
 const SYS_FUTEX_WAIT: i64 = 455;
 
+/// The calls whose first argument is the descriptor of what they wait for.
+const WITH_DESCRIPTOR: &str = "read write readv writev pread64 pwrite64 connect accept accept4 sendto sendmsg recvfrom \
+    recvmsg epoll_wait epoll_pwait epoll_pwait2 flock fsync fdatasync ioctl io_uring_enter";
+
 /// Returns whether the first argument of a call is the descriptor of what it waits for.
 pub(crate) fn takes_descriptor(number: i64) -> bool {
-    let Some(name) = name(number) else {
-        return false;
-    };
-    matches!(
-        name,
-        "read"
-            | "write"
-            | "readv"
-            | "writev"
-            | "pread64"
-            | "pwrite64"
-            | "connect"
-            | "accept"
-            | "accept4"
-            | "sendto"
-            | "sendmsg"
-            | "recvfrom"
-            | "recvmsg"
-            | "epoll_wait"
-            | "epoll_pwait"
-            | "epoll_pwait2"
-            | "flock"
-            | "fsync"
-            | "fdatasync"
-            | "ioctl"
-            | "io_uring_enter"
-    )
+    let mut names = WITH_DESCRIPTOR.split_ascii_whitespace();
+    name(number).is_some_and(|name| names.any(|other| other == name))
 }
 
 /// A wait for a futex.
@@ -138,31 +94,19 @@ pub(crate) struct FutexWait {
 
 /// Returns the futex for which a thread waits in a call; `None` for other calls, and for a wait for several.
 pub(crate) fn futex(number: i64, arguments: [u64; 6]) -> Option<FutexWait> {
-    let address = arguments[0];
-    if number == SYS_FUTEX_WAIT {
-        return Some(FutexWait {
-            address,
-            has_owner: false,
-        });
-    }
-    if number != libc::SYS_futex {
-        return None;
-    }
     const LOCK_PI_2: i32 = 13;
-    let operation = arguments[1] as i32 & libc::FUTEX_CMD_MASK;
-    match operation {
-        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | libc::FUTEX_WAIT_REQUEUE_PI => {
-            Some(FutexWait {
-                address,
-                has_owner: false,
-            })
-        }
-        libc::FUTEX_LOCK_PI | LOCK_PI_2 => Some(FutexWait {
-            address,
-            has_owner: true,
-        }),
-        _ => None,
-    }
+    let operation = match number {
+        SYS_FUTEX_WAIT => libc::FUTEX_WAIT,
+        libc::SYS_futex => arguments[1] as i32 & libc::FUTEX_CMD_MASK,
+        _ => return None,
+    };
+    let has_owner = match operation {
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | libc::FUTEX_WAIT_REQUEUE_PI => false,
+        libc::FUTEX_LOCK_PI | LOCK_PI_2 => true,
+        _ => return None,
+    };
+    let address = arguments[0];
+    Some(FutexWait { address, has_owner })
 }
 
 #[cfg(test)]

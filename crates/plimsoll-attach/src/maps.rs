@@ -8,7 +8,6 @@ use std::ops::Range;
 pub(crate) struct Mapping {
     /// The address range.
     pub(crate) range: Range<usize>,
-    pub(crate) readable: bool,
     pub(crate) writable: bool,
     pub(crate) executable: bool,
     /// Whether it is shared with other processes.
@@ -105,7 +104,6 @@ fn head(line: &str) -> Option<Mapping> {
     let number = |digits| u32::from_str_radix(digits, 16).ok();
     Some(Mapping {
         range: address(start)?..address(limit)?,
-        readable: permissions.first() == Some(&b'r'),
         writable: permissions.get(1) == Some(&b'w'),
         executable: permissions.get(2) == Some(&b'x'),
         shared: permissions.get(3) == Some(&b's'),
@@ -144,7 +142,6 @@ Rss:                 132 kB
         let mappings = parse(text);
         let first = Mapping {
             range: 0x40_0000..0x40_b000,
-            readable: true,
             executable: true,
             offset: 0x2000,
             device: (0xfc, 0x1f),

@@ -15,12 +15,10 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::names::Names;
+use crate::text::{MAX_LINES, fit};
 
 /// The maximum number of frames of a stack in a profile.
 const MAX_FRAMES: usize = 512;
-
-/// The most lines of the text without `--all`.
-const MAX_LINES: usize = 60;
 
 /// The most frames of a stack in the text without `--all`.
 const MAX_SHOWN: usize = 8;
@@ -171,44 +169,29 @@ impl Profile {
         } else {
             MAX_LINES - lines.len() - 1
         };
-        let (mut shown, mut left_out) = (Vec::new(), (0_usize, 0));
-        for (frames, (count, value)) in stacks {
-            let mut of_stack = vec![
-                String::new(),
-                format!(
-                    "{} {}  {count} samples",
-                    alone(value, unit, false),
-                    share(value, total, false).trim_start()
-                ),
-            ];
+        let parts = stacks.into_iter().map(|(frames, (count, value))| {
+            let part = share(value, total, false);
+            let value_shown = alone(value, unit, false);
+            let head = format!("{value_shown} {}  {count} samples", part.trim_start());
             let named: Vec<_> = frames.iter().flat_map(|&at| names.frames(at)).collect();
             let most = if is_all { usize::MAX } else { MAX_SHOWN };
-            of_stack.extend(
+            let mut lines = vec![String::new(), head];
+            lines.extend(
                 named
                     .iter()
                     .take(most)
                     .map(|frame| format!("    {}", frame.name)),
             );
-            if named.len() > most {
-                of_stack.push(format!("    ... {} more frames", named.len() - most));
+            match named.len() {
+                0 => lines.push("    [no stack]".to_owned()),
+                all if all > most => lines.push(format!("    ... {} more frames", all - most)),
+                _ => {}
             }
-            if named.is_empty() {
-                of_stack.push("    [no stack]".to_owned());
-            }
-            if left_out.0 > 0 || shown.len() + of_stack.len() > budget {
-                left_out.0 += 1;
-                left_out.1 += value;
-            } else {
-                shown.extend(of_stack);
-            }
-        }
-        lines.extend(shown);
-        if left_out.0 > 0 {
-            lines.push(format!(
-                "{} more stacks, {}: --all shows all",
-                left_out.0,
-                alone(left_out.1, unit, false)
-            ));
+            (lines, value)
+        });
+        if let Some((stacks, value)) = fit(parts, budget, &mut lines) {
+            let value = alone(value, unit, false);
+            lines.push(format!("{stacks} more stacks, {value}: --all shows all"));
         }
         for line in lines {
             writeln!(to, "{line}")?;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::profile::{Profile, Values};
-use crate::tasks::{self, Task};
+use crate::tasks::{self, Position, Task};
 use crate::text::microseconds;
 use crate::view::Process;
 
@@ -34,10 +34,14 @@ pub(crate) fn sample(process: &Process, values: Values, duration: Duration, rate
     let mut reader = process.stacks();
     let mut profile = Profile::new(values);
     let mut known: HashMap<i32, Known> = HashMap::new();
-    let (began, mut last, mut rounds) = (Instant::now(), Instant::now(), 0_u64);
+    let (mut began, mut last, mut rounds) = (Instant::now(), Instant::now(), 0_u64);
     let mut has_ended = false;
     loop {
         let (at, cpu) = (Instant::now(), cpu_time());
+        if rounds == 0 {
+            // The first round only begins the first interval.
+            (began, last) = (at, at);
+        }
         let elapsed = at - last;
         last = at;
         let numbers = tasks::numbers(pid);
@@ -73,10 +77,13 @@ pub(crate) fn sample(process: &Process, values: Values, duration: Duration, rate
                     true => reader.read(&mut task).frames,
                     false => Vec::new(),
                 };
+                let is_blocked = needs_stack
+                    && matches!(task.position, Position::Blocked(_))
+                    && tasks::turn(pid, tid) == Some(turn);
                 let entry = Known {
                     name: task.name,
-                    // Only if the thread has not run since.
-                    turn: (tasks::turn(pid, tid) == Some(turn)).then_some(turn),
+                    // The count of a running thread is not always of the present.
+                    turn: is_blocked.then_some(turn),
                     frames,
                     cpu_ns: cpu_ns.unwrap_or(0),
                     round: rounds,
@@ -88,7 +95,6 @@ pub(crate) fn sample(process: &Process, values: Values, duration: Duration, rate
             };
             entry.round = rounds;
             entry.cpu_ns = cpu_ns.unwrap_or(entry.cpu_ns);
-            // The first round only begins the first interval.
             if rounds > 0 && value > 0 {
                 let value = i64::try_from(value).unwrap_or(i64::MAX);
                 profile.add(entry.frames.clone(), &entry.name, value);

@@ -8,7 +8,6 @@
 //! [`arch::restart`]).
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 use plimsoll_unwind::registers::Registers;
@@ -76,6 +75,9 @@ fn trace(
     mappings: &[Mapping],
     memory: &ProcessMemory,
 ) -> Result<Stopped, NotStopped> {
+    // The stop lasts while this thread waits for a processor. Without permission, it keeps its priority.
+    // SAFETY: the call changes the priority of this thread only, which ends soon.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
     // Touched now, so that no page fault makes the stop longer.
     let mut stack = vec![1; MAX_STACK];
     request(libc::PTRACE_SEIZE, tid, 0).map_err(|error| refused(pid, tid, &error))?;
@@ -88,10 +90,12 @@ fn trace(
     let began = Instant::now();
     request(libc::PTRACE_INTERRUPT, tid, 0).map_err(|error| refused(pid, tid, &error))?;
     let signal = wait(tid, began)?;
-    let copied = registers(tid).map(|mut raw| {
+    // SAFETY: zeros are valid registers.
+    let mut raw: arch::Raw = unsafe { std::mem::zeroed() };
+    let copied = registers(libc::PTRACE_GETREGSET, tid, &mut raw).map(|()| {
         // Only our own stop interrupts a call without a signal.
         if signal == 0 && arch::restart(&mut raw) {
-            let _ = set_registers(tid, &raw);
+            let _ = registers(libc::PTRACE_SETREGSET, tid, &mut raw);
         }
         let registers = arch::registers(&raw);
         let from = registers.stack as usize;
@@ -161,42 +165,14 @@ fn request(request: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
 
 const NT_PRSTATUS: usize = 1;
 
-fn registers(tid: i32) -> io::Result<arch::Raw> {
-    let mut raw = MaybeUninit::<arch::Raw>::zeroed();
+/// Copies the registers of a stopped thread, with `PTRACE_GETREGSET`, or replaces them, with `PTRACE_SETREGSET`.
+fn registers(request: libc::c_uint, tid: i32, raw: &mut arch::Raw) -> io::Result<()> {
     let mut place = libc::iovec {
-        iov_base: raw.as_mut_ptr().cast(),
+        iov_base: (&raw mut *raw).cast(),
         iov_len: size_of::<arch::Raw>(),
     };
-    // SAFETY: the kernel writes at most the length of `raw`.
-    let done = unsafe {
-        libc::ptrace(
-            libc::PTRACE_GETREGSET as _,
-            tid,
-            NT_PRSTATUS,
-            &raw mut place,
-        )
-    };
-    match done {
-        // SAFETY: zeros are valid registers, and so is whatever the kernel has written.
-        0 => Ok(unsafe { raw.assume_init() }),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn set_registers(tid: i32, raw: &arch::Raw) -> io::Result<()> {
-    let mut place = libc::iovec {
-        iov_base: (&raw const *raw).cast_mut().cast(),
-        iov_len: size_of::<arch::Raw>(),
-    };
-    // SAFETY: the kernel only reads `raw`.
-    let done = unsafe {
-        libc::ptrace(
-            libc::PTRACE_SETREGSET as _,
-            tid,
-            NT_PRSTATUS,
-            &raw mut place,
-        )
-    };
+    // SAFETY: the kernel reads or writes at most the length of `raw`, in which any bytes are valid.
+    let done = unsafe { libc::ptrace(request as _, tid, NT_PRSTATUS, &raw mut place) };
     match done {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

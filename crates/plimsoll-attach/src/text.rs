@@ -11,7 +11,7 @@ use crate::owners::Memory;
 use crate::view::{Activity, Process, View};
 
 /// The most lines without `--all`.
-const MAX_LINES: usize = 60;
+pub(crate) const MAX_LINES: usize = 60;
 
 /// The most rows of memory without `--all`.
 const MAX_OWNERS: usize = 10;
@@ -22,6 +22,18 @@ const MAX_CYCLE: usize = 8;
 
 /// The fewest and the most frames of a stack without `--all`.
 const FRAMES: std::ops::RangeInclusive<usize> = 3..=12;
+
+/// The functions by which a C library starts programs and threads. They are shown with `--all` only.
+const STARTS: [&str; 8] = [
+    "_start",
+    "_start_c",
+    "__libc_start_main",
+    "__libc_start_main_impl",
+    "__libc_start_call_main",
+    "start_thread",
+    "__clone",
+    "__clone3",
+];
 
 /// The number of threads of a group that are named without `--all`.
 const MAX_NAMED: usize = 3;
@@ -67,32 +79,42 @@ pub(crate) fn write(
     let frames = match extent.is_all {
         true => usize::MAX,
         false => (budget / groups.len().max(1))
-            .saturating_sub(2)
+            .saturating_sub(1)
             .clamp(*FRAMES.start(), *FRAMES.end()),
     };
-    let mut left_out = (0, 0);
-    let mut shown = Vec::new();
-    for group in &groups {
-        let of_group = group_lines(group, view, names, frames, extent);
-        // A group that does not fit ends the list, so that the order is that of the number of threads.
-        if left_out.0 > 0 || shown.len() + of_group.len() > budget {
-            left_out.0 += 1;
-            left_out.1 += group.threads.len();
-        } else {
-            shown.extend(of_group);
-        }
-    }
-    lines.extend(shown);
-    if left_out.0 > 0 {
+    let parts = groups.iter().map(|group| {
+        let lines = group_lines(group, view, names, frames, extent);
+        (lines, group.threads.len() as i64)
+    });
+    if let Some((groups, threads)) = fit(parts, budget, &mut lines) {
         lines.push(format!(
-            "{} more stacks, of {} threads: --all shows all",
-            left_out.0, left_out.1
+            "{groups} more stacks, of {threads} threads: --all shows all"
         ));
     }
     for line in lines {
         writeln!(to, "{line}")?;
     }
     Ok(())
+}
+
+/// Adds parts to `lines`, up to the first one that does not fit into `budget` lines, so that the order is that of the
+/// values. Returns the number and the value of the others, if there are any.
+pub(crate) fn fit(
+    parts: impl Iterator<Item = (Vec<String>, i64)>,
+    budget: usize,
+    lines: &mut Vec<String>,
+) -> Option<(usize, i64)> {
+    let most = lines.len().saturating_add(budget);
+    let mut others = (0, 0);
+    for (part, value) in parts {
+        if others.0 > 0 || lines.len() + part.len() > most {
+            others.0 += 1;
+            others.1 += value;
+        } else {
+            lines.extend(part);
+        }
+    }
+    (others.0 > 0).then_some(others)
 }
 
 /// Formats a time in microseconds.
@@ -264,6 +286,13 @@ fn group_lines(
         .iter()
         .flat_map(|&frame| names.frames(frame))
         .collect();
+    let mut frames = &frames[..];
+    while let [rest @ .., last] = frames {
+        if extent.is_all || rest.is_empty() || !STARTS.contains(&&*last.name) {
+            break;
+        }
+        frames = rest;
+    }
     let shown = if frames.len() <= most { most } else { most - 1 };
     for frame in frames.iter().take(shown) {
         let file = frame.file.rsplit('/').next().unwrap_or_default();

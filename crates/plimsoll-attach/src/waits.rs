@@ -70,12 +70,7 @@ impl Waits {
             });
             futex.waiters.push(at);
         }
-        for futex in futexes.values_mut() {
-            // A thread that waits for itself is reported: it locked a mutex twice.
-            if futex.kind == Kind::Other {
-                futex.owner = None;
-            }
-        }
+        // A thread that waits for itself is reported, too: it locked a mutex twice.
         let cycles = cycles(tasks.len(), &futexes);
         Self { futexes, cycles }
     }

@@ -81,6 +81,23 @@ pub(crate) fn has_return_address(
     false
 }
 
+/// Returns the position of the first word, from the stack pointer up, that is the return address of a call.
+/// Looks at as much as the frames of some functions of C take.
+pub(crate) fn first_return_address(
+    stack: usize,
+    memory: &mut impl Memory,
+    modules: &ModuleList,
+) -> Option<usize> {
+    const SEARCHED: usize = 4 << 10;
+    for at in (stack..stack + SEARCHED).step_by(8) {
+        let word = arch::strip(memory.read(at)?);
+        if call_before(word, memory, modules).is_some() {
+            return Some(at);
+        }
+    }
+    None
+}
+
 /// Returns the first position, from the stack pointer up, of a frame: a word that points further
 /// up, followed by a return address. If that is a return address of a call to `function`, the word
 /// before it may have any value.

@@ -289,9 +289,7 @@ impl<M: Memory> Walker<'_, M> {
                 self.trail(Trail::ended_there);
                 Step::End(End::Outermost)
             }
-            _ if (cfg!(target_env = "musl") || !M::IS_OWN_PROCESS)
-                && self.begins_stack(address) =>
-            {
+            _ if cfg!(target_env = "musl") && self.begins_stack(address) => {
                 Step::End(End::Outermost)
             }
             _ => Step::End(End::Lost),
@@ -302,6 +300,9 @@ impl<M: Memory> Walker<'_, M> {
     fn step_elsewhere(&mut self, address: usize) -> Step {
         match self.modules.look_up(address) {
             Lookup::Permanent(cfi) | Lookup::Current(cfi) => {
+                if !arch::HAS_LINK_REGISTER && cfi.describe(address).is_none() {
+                    return self.step_in_undescribed();
+                }
                 let rule = self.rule_of(cfi, address);
                 self.follow(rule, address, Some(cfi))
             }
@@ -309,6 +310,33 @@ impl<M: Memory> Walker<'_, M> {
                 self.without_tables(address)
             }
         }
+    }
+
+    /// Steps to the caller of a function without description in an object with tables, such as musl's: to the
+    /// first word on the stack that is the return address of a call. Such functions keep no frame pointer.
+    fn step_in_undescribed(&mut self) -> Step {
+        let stack = self.at.stack as usize;
+        let Some(at) = frame_heuristics::first_return_address(stack, self.memory, self.modules)
+        else {
+            // The first function of a stack was called by none.
+            return Step::End(if self.exact {
+                End::Lost
+            } else {
+                End::Outermost
+            });
+        };
+        let Some(instruction) = self.memory.read(at) else {
+            return Step::End(End::Lost);
+        };
+        self.exact = false;
+        self.frame_known = false;
+        self.at = Registers {
+            instruction: instruction as u64,
+            stack: at as u64 + 8,
+            frame: 0,
+            link: 0,
+        };
+        Step::Caller
     }
 
     /// Returns the rule for an address in a module.

@@ -39,22 +39,11 @@ pub(crate) fn restart(raw: &mut Raw) -> bool {
 pub(crate) fn legacy_call(number: i64) -> Option<&'static str> {
     Some(match number {
         libc::SYS_open => "open",
-        libc::SYS_stat => "stat",
-        libc::SYS_lstat => "lstat",
         libc::SYS_poll => "poll",
         libc::SYS_select => "select",
         libc::SYS_pause => "pause",
         libc::SYS_epoll_wait => "epoll_wait",
-        libc::SYS_fork => "fork",
         libc::SYS_vfork => "vfork",
-        libc::SYS_access => "access",
-        libc::SYS_mkdir => "mkdir",
-        libc::SYS_rmdir => "rmdir",
-        libc::SYS_rename => "rename",
-        libc::SYS_unlink => "unlink",
-        libc::SYS_creat => "creat",
-        libc::SYS_readlink => "readlink",
-        libc::SYS_getdents => "getdents",
         _ => return None,
     })
 }
