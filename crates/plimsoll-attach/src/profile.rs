@@ -15,13 +15,10 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::names::Names;
-use crate::text::{MAX_LINES, fit};
+use crate::text::{MAX_LINES, fit, frames_of_each, without_starts};
 
 /// The maximum number of frames of a stack in a profile.
 const MAX_FRAMES: usize = 512;
-
-/// The most frames of a stack in the text without `--all`.
-const MAX_SHOWN: usize = 8;
 
 /// The kind of a profile's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,12 +166,20 @@ impl Profile {
         } else {
             MAX_LINES - lines.len() - 1
         };
+        let most = match is_all {
+            true => usize::MAX,
+            // Two lines of each stack are empty, or have its value.
+            false => frames_of_each(stacks.len(), budget.saturating_sub(stacks.len())),
+        };
         let parts = stacks.into_iter().map(|(frames, (count, value))| {
             let part = share(value, total, false);
             let value_shown = alone(value, unit, false);
             let head = format!("{value_shown} {}  {count} samples", part.trim_start());
             let named: Vec<_> = frames.iter().flat_map(|&at| names.frames(at)).collect();
-            let most = if is_all { usize::MAX } else { MAX_SHOWN };
+            let named = match is_all {
+                true => &named[..],
+                false => without_starts(&named),
+            };
             let mut lines = vec![String::new(), head];
             lines.extend(
                 named

@@ -27,7 +27,7 @@ const UNKNOWN_STACK: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long the tracing thread waits for the stop without sleeping.
-const SPIN: Duration = Duration::from_micros(300);
+const SPIN: Duration = Duration::from_micros(100);
 
 /// A thread that was stopped.
 pub(crate) struct Stopped {
@@ -36,7 +36,7 @@ pub(crate) struct Stopped {
     pub(crate) is_in_call: bool,
     /// Its stack, from the stack pointer up.
     pub(crate) stack: Vec<u8>,
-    /// The time from the request to stop until the thread was let go: at least as long as it stood still.
+    /// The time from the last look that found it not stopped until it was let go: it stood still for less.
     pub(crate) held: Duration,
 }
 
@@ -89,7 +89,7 @@ fn trace(
     }
     let began = Instant::now();
     request(libc::PTRACE_INTERRUPT, tid, 0).map_err(|error| refused(pid, tid, &error))?;
-    let signal = wait(tid, began)?;
+    let (signal, stopped) = wait(tid, began)?;
     // SAFETY: zeros are valid registers.
     let mut raw: arch::Raw = unsafe { std::mem::zeroed() };
     let copied = registers(libc::PTRACE_GETREGSET, tid, &mut raw).map(|()| {
@@ -106,7 +106,7 @@ fn trace(
     });
     // A signal that was about to be delivered is handed on.
     let detached = request(libc::PTRACE_DETACH, tid, signal as usize);
-    let held = began.elapsed();
+    let held = stopped.elapsed();
     let fail = |error: io::Error| refused(pid, tid, &error);
     let (registers, is_in_call, length) = copied.map_err(fail)?;
     detached.map_err(fail)?;
@@ -119,23 +119,26 @@ fn trace(
     })
 }
 
-/// Waits until the thread has stopped. Returns the signal that it was about to receive; 0 for a stop by our request.
-fn wait(tid: i32, began: Instant) -> Result<i32, NotStopped> {
+/// Waits until the thread has stopped. Returns the signal that it was about to receive, 0 for a stop by our request;
+/// and a time before it stopped.
+fn wait(tid: i32, began: Instant) -> Result<(i32, Instant), NotStopped> {
+    let mut before = began;
     loop {
         let mut status = 0;
+        let now = Instant::now();
         // SAFETY: the kernel writes the status.
         let found = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) };
         if found == tid {
             if !libc::WIFSTOPPED(status) {
                 return Err(NotStopped::Ended);
             }
-            let event = status >> 16;
-            return Ok(if event == libc::PTRACE_EVENT_STOP {
-                0
-            } else {
-                libc::WSTOPSIG(status)
-            });
+            let signal = match status >> 16 {
+                libc::PTRACE_EVENT_STOP => 0,
+                _ => libc::WSTOPSIG(status),
+            };
+            return Ok((signal, before));
         }
+        before = now;
         if found < 0 && io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
             return Err(NotStopped::Ended);
         }
@@ -146,7 +149,7 @@ fn wait(tid: i32, began: Instant) -> Result<i32, NotStopped> {
             ));
         }
         if waited > SPIN {
-            std::thread::sleep(Duration::from_micros(50));
+            std::thread::sleep(Duration::from_micros(20));
         } else {
             std::thread::yield_now();
         }

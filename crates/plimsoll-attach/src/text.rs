@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plimsoll_command::report::measure::{alone, share};
 
-use crate::names::Names;
+use crate::names::{Frame, Names};
 use crate::owners::Memory;
 use crate::view::{Activity, Process, View};
 
@@ -78,9 +78,7 @@ pub(crate) fn write(
     };
     let frames = match extent.is_all {
         true => usize::MAX,
-        false => (budget / groups.len().max(1))
-            .saturating_sub(1)
-            .clamp(*FRAMES.start(), *FRAMES.end()),
+        false => frames_of_each(groups.len(), budget + 1),
     };
     let parts = groups.iter().map(|group| {
         let lines = group_lines(group, view, names, frames, extent);
@@ -115,6 +113,23 @@ pub(crate) fn fit(
         }
     }
     (others.0 > 0).then_some(others)
+}
+
+/// Returns a stack without the functions that started its thread, unless it has no others.
+pub(crate) fn without_starts(frames: &[Frame]) -> &[Frame] {
+    match frames {
+        [rest @ .., last] if !rest.is_empty() && STARTS.contains(&&*last.name) => {
+            without_starts(rest)
+        }
+        frames => frames,
+    }
+}
+
+/// Returns how many frames of each of `stacks` stacks are shown in `budget` lines.
+pub(crate) fn frames_of_each(stacks: usize, budget: usize) -> usize {
+    (budget / stacks.max(1))
+        .saturating_sub(2)
+        .clamp(*FRAMES.start(), *FRAMES.end())
 }
 
 /// Formats a time in microseconds.
@@ -286,13 +301,10 @@ fn group_lines(
         .iter()
         .flat_map(|&frame| names.frames(frame))
         .collect();
-    let mut frames = &frames[..];
-    while let [rest @ .., last] = frames {
-        if extent.is_all || rest.is_empty() || !STARTS.contains(&&*last.name) {
-            break;
-        }
-        frames = rest;
-    }
+    let frames = match extent.is_all {
+        true => &frames[..],
+        false => without_starts(&frames),
+    };
     let shown = if frames.len() <= most { most } else { most - 1 };
     for frame in frames.iter().take(shown) {
         let file = frame.file.rsplit('/').next().unwrap_or_default();

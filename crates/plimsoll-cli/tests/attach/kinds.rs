@@ -166,7 +166,7 @@ fn a_process_in_an_inner_pid_namespace_is_read_from_the_outer_one() {
 #[test]
 fn a_process_is_read_within_its_own_pid_namespace() {
     let Some(program) = known() else { return };
-    let script = "\"$0\" mutex & child=$!; \
+    let script = "sleep 1000 | \"$0\" mutex & child=$!; \
         while ! \"$1\" attach $child --json | grep -q '\"kind\": \"mutex\"'; do :; done; \
         \"$1\" attach $child --json; kill -KILL $child";
     let output = Command::new("unshare")

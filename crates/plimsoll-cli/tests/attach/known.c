@@ -127,9 +127,10 @@ static NOINLINE void serve_events(void) {
 static NOINLINE void make_events(void) {
     unsigned long one = 1;
     for (;;) {
+        long last = turns;
         if (write(events, &one, sizeof one) < 0)
             abort();
-        for (long last = turns; last == turns;)
+        while (last == turns)
             sched_yield();
     }
 }
