@@ -1,8 +1,8 @@
 //! The threads of a process and their states, as the kernel reports them.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 
 use crate::calls::{self, FutexWait};
 use crate::refusal::{field, split_stat};
@@ -52,7 +52,7 @@ impl Position {
     /// # Errors
     /// The system's error: the thread has ended, or must not be read.
     pub(crate) fn read(pid: i32, tid: i32) -> io::Result<Self> {
-        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"))?;
+        let text = read(pid, tid, "syscall")?;
         // A kernel without this file's support, and a thread without a stack, have other texts.
         Ok(Self::parse(&text).unwrap_or(Self::Ended))
     }
@@ -109,20 +109,16 @@ impl Task {
         }
     }
 
-    /// Reads a thread; `None` if it has ended. `has_own_numbers` states whether its PID namespace is another one.
+    /// Reads a thread without its position; `None` if it has ended. `has_own_numbers` states whether its PID namespace is another one.
     pub(crate) fn read(pid: i32, tid: i32, has_own_numbers: bool) -> Option<Self> {
-        let file = |name: &str| fs::read(format!("/proc/{pid}/task/{tid}/{name}")).ok();
-        let stat = file("stat")?;
-        let stat = String::from_utf8_lossy(&stat);
+        let stat = read(pid, tid, "stat").ok()?;
         let (name, fields) = split_stat(&stat)?;
         let own_tid = has_own_numbers.then(|| {
-            let status = file("status")?;
-            let status = String::from_utf8_lossy(&status);
+            let status = read(pid, tid, "status").ok()?;
             let numbers = field(&status, "NSpid")?.split_ascii_whitespace();
             numbers.last()?.parse().ok()
         });
-        let function = file("wchan").unwrap_or_default();
-        let function = String::from_utf8_lossy(&function);
+        let function = read(pid, tid, "wchan").unwrap_or_default();
         Some(Self {
             tid,
             own_tid: own_tid.flatten().unwrap_or(tid),
@@ -133,9 +129,16 @@ impl Task {
                 "0" => String::new(),
                 function => function.to_owned(),
             },
-            position: Position::read(pid, tid).unwrap_or(Position::Ended),
+            position: Position::Ended,
         })
     }
+}
+
+/// Reads a file about a thread. All are shorter than a page.
+fn read(pid: i32, tid: i32, name: &str) -> io::Result<String> {
+    let mut text = [0; 4096];
+    let length = File::open(format!("/proc/{pid}/task/{tid}/{name}"))?.read(&mut text)?;
+    Ok(String::from_utf8_lossy(&text[..length]).into_owned())
 }
 
 /// Returns the numbers of all threads; empty if the process has ended.
@@ -157,19 +160,18 @@ pub(crate) fn all(pid: i32, has_own_numbers: bool) -> Vec<Task> {
 
 /// Returns the CPU time of a thread, in nanoseconds; `None` if the kernel does not measure it so finely.
 pub(crate) fn cpu_ns(pid: i32, tid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    let text = read(pid, tid, "schedstat").ok()?;
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Returns a value that changes each time that the thread runs.
 pub(crate) fn turn(pid: i32, tid: i32) -> Option<(u64, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat"));
-    if let Ok(text) = text {
+    if let Ok(text) = read(pid, tid, "schedstat") {
         let mut words = text.split_ascii_whitespace();
         let cpu = words.next()?.parse().ok()?;
         return Some((cpu, words.nth(1)?.parse().ok()?));
     }
-    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let status = read(pid, tid, "status").ok()?;
     let switches = |key| field(&status, key)?.parse().ok();
     Some((
         switches("voluntary_ctxt_switches")?,

@@ -103,6 +103,7 @@ pub const SUITES: &[Suite] = &[
     lib("plimsoll-command"),
     lib("plimsoll-launch"),
     lib("plimsoll-watch"),
+    lib("plimsoll-attach"),
     lib("plimsoll-top"),
     Suite {
         // The skipped test reads the documentation.
