@@ -4,68 +4,40 @@ use crate::arch;
 
 /// Returns the name of a system call; `None` for one that is not listed.
 pub(crate) fn name(number: i64) -> Option<&'static str> {
-    Some(match number {
-        libc::SYS_read => "read",
-        libc::SYS_write => "write",
-        libc::SYS_readv => "readv",
-        libc::SYS_writev => "writev",
-        libc::SYS_pread64 => "pread64",
-        libc::SYS_pwrite64 => "pwrite64",
-        libc::SYS_preadv => "preadv",
-        libc::SYS_pwritev => "pwritev",
-        libc::SYS_openat => "openat",
-        libc::SYS_close => "close",
-        libc::SYS_fsync => "fsync",
-        libc::SYS_fdatasync => "fdatasync",
-        libc::SYS_flock => "flock",
-        libc::SYS_fcntl => "fcntl",
-        libc::SYS_ioctl => "ioctl",
-        libc::SYS_splice => "splice",
-        libc::SYS_sendfile => "sendfile",
-        libc::SYS_connect => "connect",
-        libc::SYS_accept => "accept",
-        libc::SYS_accept4 => "accept4",
-        libc::SYS_sendto => "sendto",
-        libc::SYS_sendmsg => "sendmsg",
-        libc::SYS_sendmmsg => "sendmmsg",
-        libc::SYS_recvfrom => "recvfrom",
-        libc::SYS_recvmsg => "recvmsg",
-        libc::SYS_recvmmsg => "recvmmsg",
-        libc::SYS_ppoll => "ppoll",
-        libc::SYS_pselect6 => "pselect6",
-        libc::SYS_epoll_pwait => "epoll_pwait",
-        SYS_EPOLL_PWAIT2 => "epoll_pwait2",
-        libc::SYS_io_getevents => "io_getevents",
-        libc::SYS_io_uring_enter => "io_uring_enter",
-        libc::SYS_futex => "futex",
-        SYS_FUTEX_WAITV => "futex_waitv",
-        SYS_FUTEX_WAIT => "futex_wait",
-        libc::SYS_nanosleep => "nanosleep",
-        libc::SYS_clock_nanosleep => "clock_nanosleep",
-        libc::SYS_wait4 => "wait4",
-        libc::SYS_waitid => "waitid",
-        libc::SYS_rt_sigtimedwait => "rt_sigtimedwait",
-        libc::SYS_rt_sigsuspend => "rt_sigsuspend",
-        libc::SYS_restart_syscall => "restart_syscall",
-        libc::SYS_msgrcv => "msgrcv",
-        libc::SYS_msgsnd => "msgsnd",
-        libc::SYS_semop => "semop",
-        libc::SYS_semtimedop => "semtimedop",
-        libc::SYS_mq_timedreceive => "mq_timedreceive",
-        libc::SYS_mq_timedsend => "mq_timedsend",
-        libc::SYS_mmap => "mmap",
-        libc::SYS_munmap => "munmap",
-        libc::SYS_mprotect => "mprotect",
-        libc::SYS_madvise => "madvise",
-        libc::SYS_brk => "brk",
-        libc::SYS_clone => "clone",
-        libc::SYS_clone3 => "clone3",
-        libc::SYS_execve => "execve",
-        libc::SYS_exit => "exit",
-        libc::SYS_exit_group => "exit_group",
-        libc::SYS_sched_yield => "sched_yield",
-        _ => return arch::legacy_call(number),
-    })
+    listed(number).or_else(|| arch::legacy_call(number))
+}
+
+/// Defines the list of names, by the constants of their numbers.
+macro_rules! list {
+    ($($number:ident $name:ident),* $(,)?) => {
+        fn listed(number: i64) -> Option<&'static str> {
+            Some(match number {
+                $(libc::$number => stringify!($name),)*
+                SYS_EPOLL_PWAIT2 => "epoll_pwait2",
+                SYS_FUTEX_WAITV => "futex_waitv",
+                SYS_FUTEX_WAIT => "futex_wait",
+                _ => return None,
+            })
+        }
+    };
+}
+
+list! {
+    SYS_read read, SYS_write write, SYS_readv readv, SYS_writev writev, SYS_pread64 pread64,
+    SYS_pwrite64 pwrite64, SYS_preadv preadv, SYS_pwritev pwritev, SYS_openat openat,
+    SYS_close close, SYS_fsync fsync, SYS_fdatasync fdatasync, SYS_flock flock, SYS_fcntl fcntl,
+    SYS_ioctl ioctl, SYS_splice splice, SYS_sendfile sendfile, SYS_connect connect,
+    SYS_accept accept, SYS_accept4 accept4, SYS_sendto sendto, SYS_sendmsg sendmsg,
+    SYS_sendmmsg sendmmsg, SYS_recvfrom recvfrom, SYS_recvmsg recvmsg, SYS_recvmmsg recvmmsg,
+    SYS_ppoll ppoll, SYS_pselect6 pselect6, SYS_epoll_pwait epoll_pwait,
+    SYS_io_getevents io_getevents, SYS_io_uring_enter io_uring_enter, SYS_futex futex,
+    SYS_nanosleep nanosleep, SYS_clock_nanosleep clock_nanosleep, SYS_wait4 wait4,
+    SYS_waitid waitid, SYS_rt_sigtimedwait rt_sigtimedwait, SYS_rt_sigsuspend rt_sigsuspend,
+    SYS_restart_syscall restart_syscall, SYS_msgrcv msgrcv, SYS_msgsnd msgsnd, SYS_semop semop,
+    SYS_semtimedop semtimedop, SYS_mq_timedreceive mq_timedreceive,
+    SYS_mq_timedsend mq_timedsend, SYS_mmap mmap, SYS_munmap munmap, SYS_mprotect mprotect,
+    SYS_madvise madvise, SYS_brk brk, SYS_clone clone, SYS_clone3 clone3, SYS_execve execve,
+    SYS_exit exit, SYS_exit_group exit_group, SYS_sched_yield sched_yield,
 }
 
 /// Calls of newer kernels, which have the same number on all processors.

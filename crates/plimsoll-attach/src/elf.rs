@@ -201,12 +201,12 @@ fn functions(at: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
             break;
         }
         // A description refers to its common part by a distance that is not 0.
-        if u32_at(bytes, offset + 4).is_some_and(|common| common != 0) {
-            if let Some(distance) = u32_at(bytes, offset + 8) {
-                let field = at + offset as u64 + 8;
-                let start = field.wrapping_add_signed((distance as i32).into());
-                found.push((start, at + offset as u64));
-            }
+        if u32_at(bytes, offset + 4).is_some_and(|common| common != 0)
+            && let Some(distance) = u32_at(bytes, offset + 8)
+        {
+            let field = at + offset as u64 + 8;
+            let start = field.wrapping_add_signed((distance as i32).into());
+            found.push((start, at + offset as u64));
         }
         offset = next;
     }

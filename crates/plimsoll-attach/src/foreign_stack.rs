@@ -19,10 +19,13 @@ pub(crate) struct ForeignStack<'a> {
     copy: &'a mut Vec<u8>,
     /// Whether nothing but the copy may be read, because the thread goes on.
     is_complete: bool,
+    /// The number of copies that were made.
+    pub(crate) copies: usize,
 }
 
 impl<'a> ForeignStack<'a> {
-    /// Returns the stack of a blocked thread, which is copied as it is read. `buffer` is memory for the copy.
+    /// Returns the stack of a blocked thread. Its first part is copied now, and others as they are read. `buffer` is
+    /// memory for the copy.
     pub(crate) fn blocked(
         memory: &'a ProcessMemory,
         images: &'a Images,
@@ -30,14 +33,12 @@ impl<'a> ForeignStack<'a> {
         buffer: &'a mut Vec<u8>,
     ) -> Self {
         buffer.clear();
-        Self {
-            memory,
-            images,
-            from: stack,
-            base: stack,
-            copy: buffer,
+        let mut stack = Self {
             is_complete: false,
-        }
+            ..Self::copied(memory, images, stack, buffer)
+        };
+        stack.copy_from(stack.base);
+        stack
     }
 
     /// Returns a stack that was copied from the stack pointer up, while the thread was stopped.
@@ -54,7 +55,16 @@ impl<'a> ForeignStack<'a> {
             base: stack,
             copy,
             is_complete: true,
+            copies: 0,
         }
+    }
+
+    fn copy_from(&mut self, address: usize) {
+        self.copies += 1;
+        self.base = address;
+        self.copy.resize(WINDOW - address % PIECE, 0);
+        let copied = self.memory.copy(address, self.copy);
+        self.copy.truncate(copied);
     }
 }
 
@@ -64,15 +74,11 @@ impl Memory for ForeignStack<'_> {
 
     fn read(&mut self, address: usize) -> Option<usize> {
         const WORD: usize = size_of::<usize>();
-        if address < self.from || address % WORD != 0 {
+        if address < self.from || !address.is_multiple_of(WORD) {
             return None;
         }
         if address.wrapping_sub(self.base) >= self.copy.len() && !self.is_complete {
-            self.base = address;
-            let length = WINDOW - address % PIECE;
-            self.copy.resize(length, 0);
-            let copied = self.memory.copy(address, self.copy);
-            self.copy.truncate(copied);
+            self.copy_from(address);
         }
         let offset = address.wrapping_sub(self.base);
         let word = self.copy.get(offset..)?.first_chunk()?;

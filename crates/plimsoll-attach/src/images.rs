@@ -33,8 +33,11 @@ pub(crate) struct Images {
     code: Vec<Code>,
     files: Vec<Object>,
     /// Pieces of files that were read.
-    pieces: RefCell<HashMap<(usize, u64), Option<Box<[u8]>>>>,
+    pieces: RefCell<Pieces>,
 }
+
+/// Pieces by file and offset; `None` for those that cannot be read.
+type Pieces = HashMap<(usize, u64), Option<Box<[u8]>>>;
 
 /// An executable mapping.
 struct Code {
@@ -71,7 +74,7 @@ impl Images {
     /// Reads the executable mappings of a process.
     pub(crate) fn read(pid: i32, mappings: &[Mapping], memory: &ProcessMemory) -> Self {
         let (mut code, mut files, mut images) = (Vec::new(), Vec::new(), Vec::new());
-        let mut known: HashMap<(&str, u64, (u32, u32)), Option<usize>> = HashMap::new();
+        let mut known: HashMap<_, Option<usize>> = HashMap::new();
         let mut bases: HashMap<usize, Vec<u64>> = HashMap::new();
         for mapping in mappings.iter().filter(|mapping| mapping.executable) {
             let key = (&*mapping.name, mapping.inode, mapping.device);

@@ -170,6 +170,6 @@ Rss:                 132 kB
         assert!(at(&mappings, here).unwrap().executable);
         let sum: u64 = mappings.iter().map(|mapping| mapping.resident).sum();
         assert!(sum > 0 && resident(own).is_some());
-        assert_eq!(maps(own).unwrap().is_empty(), false);
+        assert!(!maps(own).unwrap().is_empty());
     }
 }

@@ -186,7 +186,7 @@ impl Arenas<'_> {
     /// Returns whether a mapping consists of heaps of arenas.
     fn contains(&mut self, mapping: &Mapping) -> bool {
         let start = mapping.range.start;
-        if start % Self::HEAP != 0 || !mapping.writable {
+        if !start.is_multiple_of(Self::HEAP) || !mapping.writable {
             return false;
         }
         // Adjacent heaps that are full are one mapping.

@@ -86,11 +86,12 @@ impl<'a> StackReader<'a> {
             match task.position {
                 Position::Ended => return Stack::missing("it has ended".into()),
                 Position::Blocked(at) => {
-                    let stack = self.blocked(at);
-                    let is_unmoved = tasks::turn(self.pid, task.tid) == turn
-                        && Position::read(self.pid, task.tid)
-                            .is_ok_and(|again| again == task.position);
-                    if is_unmoved {
+                    let (pid, tid, position) = (self.pid, task.tid, task.position);
+                    let is_unmoved = || {
+                        tasks::turn(pid, tid) == turn
+                            && Position::read(pid, tid).is_ok_and(|again| again == position)
+                    };
+                    if let Some(stack) = self.blocked(at, is_unmoved) {
                         return stack;
                     }
                 }
@@ -107,11 +108,16 @@ impl<'a> StackReader<'a> {
         Stack::missing(missing)
     }
 
-    fn blocked(&mut self, at: Blocked) -> Stack {
+    /// Returns the stack of a blocked thread; `None` if the thread has moved since before the call.
+    fn blocked(&mut self, at: Blocked, is_unmoved: impl Fn() -> bool) -> Option<Stack> {
         // After a system call, the instruction is the call's return address.
         let first = at.instruction + usize::from(at.call.is_none());
         let mut memory =
             ForeignStack::blocked(self.memory, self.images, at.stack, &mut self.buffer);
+        // Mostly, the walk reads nothing but this copy. So it takes no time during which the thread may move.
+        if !is_unmoved() {
+            return None;
+        }
         let (leaf, rest) = self.frames.split_at_mut(1);
         leaf[0] = first;
         let walk = unwind_tables::walk_without_frame_pointer(
@@ -123,12 +129,13 @@ impl<'a> StackReader<'a> {
             Frames::new(rest, &mut self.ring),
             |_, _| {},
         );
-        Stack {
+        let is_one_copy = memory.copies == 1;
+        (is_one_copy || is_unmoved()).then(|| Stack {
             frames: self.frames[..=walk.frames].to_vec(),
             pointer: at.stack,
             is_complete: walk.end == End::Outermost,
             ..Stack::default()
-        }
+        })
     }
 
     fn stopped(&mut self, stopped: Stopped) -> Stack {

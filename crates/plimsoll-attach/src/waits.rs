@@ -98,7 +98,7 @@ fn owner(words: &[u32], has_owner: bool, numbers: &HashMap<u32, usize>) -> (Opti
     if let [2, depth, owner, users, kind, ..] = *words {
         // Normal, recursive, error-checking and adaptive, with bits for sharing and elision.
         const KINDS: u32 = 0x3 | 0x80 | 0x100 | 0x200;
-        let is_possible = kind & !KINDS == 0 && users >= 1 && users < 1 << 20 && depth < 1 << 20;
+        let is_possible = kind & !KINDS == 0 && (1..1 << 20).contains(&users) && depth < 1 << 20;
         let owner = numbers.get(&owner).copied().filter(|_| is_possible);
         if owner.is_some() {
             return (owner, Kind::Mutex);

@@ -20,9 +20,10 @@
 #define SIGNALS 20000
 
 static volatile long sink, interrupted, sent, handled, turns;
-static int epoll, events, busy, pipes[2], word = 7;
+static int named, epoll, events, busy, pipes[2], word = 7;
 static volatile pid_t receiver;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, other = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t inheriting, robust;
 static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER, second = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static pthread_barrier_t barrier;
@@ -62,6 +63,22 @@ static NOINLINE void wait_for_condition(void) {
 static NOINLINE void wait_for_mutex(void) {
     pthread_mutex_lock(&mutex);
     abort();
+}
+
+static NOINLINE void wait_for_inheriting(void) {
+    pthread_mutex_lock(&inheriting);
+    abort();
+}
+
+static NOINLINE void wait_for_robust(void) {
+    pthread_mutex_lock(&robust);
+    abort();
+}
+
+static NOINLINE void read_the_clock(void) {
+    struct timespec time;
+    for (;;)
+        sink += clock_gettime(CLOCK_MONOTONIC, &time);
 }
 
 static NOINLINE void spin_here(void) {
@@ -156,6 +173,7 @@ struct work {
 static void *start(void *argument) {
     struct work *work = argument;
     prctl(PR_SET_NAME, work->name);
+    __atomic_add_fetch(&named, 1, __ATOMIC_SEQ_CST);
     work->run();
     sink++;
     return NULL;
@@ -166,6 +184,7 @@ static struct work works[] = {
     {"read", wait_in_read},         {"condition", wait_for_condition}, {"mutex", wait_for_mutex},
     {"spinner", spin_here},         {"first", lock_first},             {"second", lock_second},
     {"receiver", receive_signals},  {"sender", send_signals},          {"server", serve_events},
+    {"inheriting", wait_for_inheriting}, {"robust", wait_for_robust}, {"clock", read_the_clock},
     {"client", make_events},        {"starter", start_threads},
 };
 
@@ -181,9 +200,19 @@ int main(int count, char **arguments) {
         return 1;
     pthread_barrier_init(&barrier, NULL, 2);
     pthread_mutex_lock(&mutex);
+    pthread_mutexattr_t kind;
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_setprotocol(&kind, PTHREAD_PRIO_INHERIT);
+    pthread_mutex_init(&inheriting, &kind);
+    pthread_mutex_lock(&inheriting);
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&robust, &kind);
+    pthread_mutex_lock(&robust);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 64 << 10);
+    int all = 0;
     for (int at = 1; at < count; at++) {
         char *star = strchr(arguments[at], '*');
         int number = star ? atoi(star + 1) : 1;
@@ -194,12 +223,15 @@ int main(int count, char **arguments) {
                 work = &works[i];
         if (!work)
             return 2;
+        all += number;
         for (int i = 0; i < number; i++) {
             pthread_t thread;
             if (pthread_create(&thread, &attributes, start, work))
                 return 3;
         }
     }
+    while (__atomic_load_n(&named, __ATOMIC_SEQ_CST) < all)
+        sched_yield();
     puts("ready");
     fflush(stdout);
     int byte;

@@ -95,6 +95,27 @@ fn profiles_are_read_by_the_other_commands() {
     );
 }
 
+/// The vDSO is in no file.
+#[test]
+fn functions_of_the_kernel_in_the_process_have_names() {
+    let Some(program) = known() else { return };
+    let target = Target::known(program, &["clock"]);
+    let of_kernel = |frame: &Value| {
+        let name = frame["function"].as_str().expect("a name");
+        name.starts_with("__vdso_")
+            || name.starts_with("__kernel_")
+            || name.starts_with("[vdso]+0x")
+    };
+    let stack = wait_for("a stack in the vDSO", || {
+        let profile = sampled(target.pid(), &["--cpu", "500ms"]);
+        let stacks = profile["stacks"].as_array()?.iter();
+        let mut stacks = stacks.map(|stack| stack["frames"].as_array().expect("a list"));
+        stacks.find(|frames| frames.iter().any(of_kernel)).cloned()
+    });
+    let has = |function: &str| stack.iter().any(|frame| frame["function"] == function);
+    assert!(has("read_the_clock") && has("start"), "{stack:?}");
+}
+
 #[test]
 fn the_text_has_shares_and_at_most_sixty_lines() {
     let Some(program) = known() else { return };

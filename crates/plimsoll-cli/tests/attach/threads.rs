@@ -87,6 +87,18 @@ fn owners_of_mutexes_and_deadlocks_are_named() {
 }
 
 #[test]
+fn owners_in_futex_words_are_named() {
+    let Some(program) = known() else { return };
+    let target = Target::known(program, &["inheriting", "robust"]);
+    let view = target.wait_until_blocked(&[("inheriting", "futex"), ("robust", "futex")]);
+    for name in ["inheriting", "robust"] {
+        let waiter = thread(&view, name);
+        assert_eq!(waiter["futex"]["kind"], "owned", "{waiter}");
+        assert_eq!(waiter["futex"]["owner"], target.pid(), "{waiter}");
+    }
+}
+
+#[test]
 fn a_thousand_threads_are_one_group_of_few_lines() {
     let Some(program) = known() else { return };
     let target = Target::known(program, &["read*1000", "spinner*2"]);

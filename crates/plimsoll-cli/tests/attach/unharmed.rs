@@ -62,11 +62,13 @@ fn no_signal_is_lost_or_repeated() {
 fn threads_that_end_meanwhile_are_no_failure() {
     let Some(program) = known() else { return };
     let mut target = Target::known(program, &["starter"]);
+    // New threads have the name of the thread that starts them. It is not always found in one place.
+    let has = |thread: &serde_json::Value| functions(thread).contains(&"start_threads");
     for _ in 0..20 {
-        let view = json(target.pid());
-        // New threads have the name of the thread that starts them.
-        let has = |thread: &serde_json::Value| functions(thread).contains(&"start_threads");
-        assert!(with_name(&view, "starter").any(has), "{view}");
+        wait_for("the stack", || {
+            let view = json(target.pid());
+            with_name(&view, "starter").any(has).then_some(())
+        });
     }
     let before = target.counts().turns;
     wait_for("more threads", || {
