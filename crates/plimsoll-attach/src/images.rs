@@ -62,14 +62,6 @@ enum Source {
     Memory(Vec<(Range<usize>, u64)>),
 }
 
-/// The place of an address.
-pub(crate) struct Place<'a> {
-    /// The path of the file, or the kernel's name for the memory.
-    pub(crate) name: &'a str,
-    /// The offset in the file.
-    pub(crate) offset: u64,
-}
-
 impl Images {
     /// Reads the executable mappings of a process.
     pub(crate) fn read(pid: i32, mappings: &[Mapping], memory: &ProcessMemory) -> Self {
@@ -118,13 +110,11 @@ impl Images {
         mapped.collect()
     }
 
-    /// Returns the executable mapping that contains an address.
-    pub(crate) fn place(&self, address: usize) -> Option<Place<'_>> {
+    /// Returns the path of the file at an address of code, or the kernel's name for it, and the offset in the file.
+    pub(crate) fn place(&self, address: usize) -> Option<(&str, u64)> {
         let code = self.code_at(address)?;
-        Some(Place {
-            name: &code.name,
-            offset: code.offset + (address - code.range.start) as u64,
-        })
+        let offset = code.offset + (address - code.range.start) as u64;
+        Some((&code.name, offset))
     }
 
     fn code_at(&self, address: usize) -> Option<&Code> {

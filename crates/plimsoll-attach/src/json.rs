@@ -13,9 +13,10 @@ pub(crate) fn view(process: &Process, view: &View, names: &Names<'_>) -> Value {
     let target = &process.target;
     let tid = |index: usize| view.tasks[index].tid;
     let owners = view.memory.owners.iter().map(|(owner, share)| {
+        let (kind, name) = owner.names();
         json!({
-            "kind": owner.kind(),
-            "name": owner.description(),
+            "kind": kind,
+            "name": name,
             "resident_bytes": share.resident,
             "anonymous_bytes": share.anonymous,
             "swapped_bytes": share.swapped,

@@ -78,13 +78,13 @@ impl<'a> Names<'a> {
             return LEFT_OUT_NAME.into();
         }
         let call = return_address.wrapping_sub(1);
-        let Some(place) = self.images.place(call) else {
-            return format!("{return_address:#x}");
-        };
-        if place.name.is_empty() {
-            return format!("[generated code] {return_address:#x}");
+        match self.images.place(call) {
+            None => format!("{return_address:#x}"),
+            Some(("", _)) => format!("[generated code] {return_address:#x}"),
+            Some((path, offset)) => {
+                let name = path.rsplit('/').next().unwrap_or(path);
+                format!("{name}+{offset:#x}")
+            }
         }
-        let name = place.name.rsplit('/').next().unwrap_or(place.name);
-        format!("{name}+{:#x}", place.offset)
     }
 }

@@ -53,31 +53,17 @@ pub(crate) struct Memory {
 }
 
 impl Owner {
-    /// Returns the kind of the owner in one word.
-    pub(crate) fn kind(&self) -> &'static str {
+    /// Returns the kind of the owner in one word, and its description.
+    pub(crate) fn names(&self) -> (&'static str, String) {
         match self {
-            Self::Stacks => "stacks",
-            Self::Heap => "heap",
-            Self::Arenas => "arenas",
-            Self::Named(_) => "named",
-            Self::Shared => "shared",
-            Self::File(_) => "file",
-            Self::Vdso => "vdso",
-            Self::Anonymous => "anonymous",
-        }
-    }
-
-    /// Returns the description of the owner.
-    pub(crate) fn description(&self) -> String {
-        match self {
-            Self::Stacks => "stacks of threads".into(),
-            Self::Heap => "heap ([heap])".into(),
-            Self::Arenas => "heap (glibc's arenas)".into(),
-            Self::Named(name) => format!("named {name}"),
-            Self::Shared => "shared memory".into(),
-            Self::File(path) => format!("file {path}"),
-            Self::Vdso => "vdso".into(),
-            Self::Anonymous => "anonymous".into(),
+            Self::Stacks => ("stacks", "stacks of threads".into()),
+            Self::Heap => ("heap", "heap ([heap])".into()),
+            Self::Arenas => ("arenas", "heap (glibc's arenas)".into()),
+            Self::Named(name) => ("named", format!("named {name}")),
+            Self::Shared => ("shared", "shared memory".into()),
+            Self::File(path) => ("file", format!("file {path}")),
+            Self::Vdso => ("vdso", "vdso".into()),
+            Self::Anonymous => ("anonymous", "anonymous".into()),
         }
     }
 }

@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::profile::{Profile, Values};
-use crate::tasks::{self, Position, Task};
-use crate::text::microseconds;
+use crate::tasks::{self, Position, Task, Turns};
 use crate::view::Process;
 
 /// The share of one processor that the rounds may take.
@@ -18,8 +17,8 @@ const MAX_SHARE: f64 = 0.03;
 /// What is known of a thread.
 struct Known {
     name: String,
-    /// The turn after which the stack was read.
-    turn: Option<(u64, u64)>,
+    /// The turns at the time of the stack; `None` if it is not that of a blocked thread.
+    turns: Option<Turns>,
     frames: Vec<usize>,
     cpu_ns: u64,
     /// The round in which it was last seen.
@@ -50,21 +49,19 @@ pub(crate) fn sample(process: &Process, values: Values, duration: Duration, rate
             break;
         }
         for tid in numbers {
-            let turn = tasks::turn(pid, tid);
+            let Some(turns) = tasks::turns(pid, tid) else {
+                continue;
+            };
             let entry = known.get(&tid);
-            let Some(turn) = turn else { continue };
             let is_new = entry.is_none();
-            let has_run = entry.is_none_or(|known| known.turn != Some(turn));
-            let cpu_ns = tasks::cpu_ns(pid, tid);
-            let used = match (entry, cpu_ns) {
-                (Some(known), Some(cpu)) => cpu.saturating_sub(known.cpu_ns),
-                _ => 0,
+            let has_run = entry.is_none_or(|known| known.turns != Some(turns));
+            // The CPU time of a new thread is that before the first round, if it existed then.
+            let before = match entry {
+                Some(known) => known.cpu_ns,
+                None if rounds > 0 => 0,
+                None => turns.cpu_ns,
             };
-            // CPU time of a new thread is that before the first round, if it existed then.
-            let used = match (is_new && rounds > 0, cpu_ns) {
-                (true, Some(cpu)) => cpu,
-                _ => used,
-            };
+            let used = turns.cpu_ns.saturating_sub(before);
             let value = match values {
                 Values::Cpu => used,
                 Values::Wall | Values::Threads => u64::try_from(elapsed.as_nanos()).unwrap_or(0),
@@ -79,13 +76,13 @@ pub(crate) fn sample(process: &Process, values: Values, duration: Duration, rate
                 };
                 let is_blocked = needs_stack
                     && matches!(task.position, Position::Blocked(_))
-                    && tasks::turn(pid, tid) == Some(turn);
+                    && tasks::turns(pid, tid) == Some(turns);
                 let entry = Known {
                     name: task.name,
                     // The count of a running thread is not always of the present.
-                    turn: is_blocked.then_some(turn),
+                    turns: is_blocked.then_some(turns),
                     frames,
-                    cpu_ns: cpu_ns.unwrap_or(0),
+                    cpu_ns: turns.cpu_ns,
                     round: rounds,
                 };
                 known.insert(tid, entry);
@@ -94,7 +91,7 @@ pub(crate) fn sample(process: &Process, values: Values, duration: Duration, rate
                 continue;
             };
             entry.round = rounds;
-            entry.cpu_ns = cpu_ns.unwrap_or(entry.cpu_ns);
+            entry.cpu_ns = turns.cpu_ns;
             if rounds > 0 && value > 0 {
                 let value = i64::try_from(value).unwrap_or(i64::MAX);
                 profile.add(entry.frames.clone(), &entry.name, value);
@@ -103,7 +100,11 @@ pub(crate) fn sample(process: &Process, values: Values, duration: Duration, rate
         known.retain(|_, known| known.round == rounds);
         rounds += 1;
         let cost = cpu_time().saturating_sub(cpu);
-        let pause = period.max(cost.div_f64(MAX_SHARE));
+        // The first round reads all stacks, later ones few.
+        let pause = match rounds {
+            1 => period,
+            _ => period.max(cost.div_f64(MAX_SHARE)),
+        };
         let end = began + duration;
         // The last round is at the end.
         let next = (at + pause).min(end);
@@ -121,9 +122,9 @@ pub(crate) fn sample(process: &Process, values: Values, duration: Duration, rate
     profile.comments = comments(&profile, rate, intervals, has_ended);
     if reader.stops > 0 {
         profile.comments.push(format!(
-            "plimsoll attach: running threads were stopped {} times, for {} at most",
+            "plimsoll attach: running threads were stopped {} times, for {} us at most",
             reader.stops,
-            microseconds(reader.longest_stop)
+            reader.longest_stop.as_micros()
         ));
     }
     profile

@@ -75,7 +75,7 @@ impl<'a> StackReader<'a> {
     pub(crate) fn read(&mut self, task: &mut Task) -> Stack {
         let mut missing = "it moved during each of 5 readings".to_owned();
         for _ in 0..ATTEMPTS {
-            let turn = tasks::turn(self.pid, task.tid);
+            let turns = tasks::turns(self.pid, task.tid);
             task.position = match Position::read(self.pid, task.tid) {
                 Ok(position) => position,
                 Err(error) => match error.raw_os_error() {
@@ -88,7 +88,7 @@ impl<'a> StackReader<'a> {
                 Position::Blocked(at) => {
                     let (pid, tid, position) = (self.pid, task.tid, task.position);
                     let is_unmoved = || {
-                        tasks::turn(pid, tid) == turn
+                        tasks::turns(pid, tid) == turns
                             && Position::read(pid, tid).is_ok_and(|again| again == position)
                     };
                     if let Some(stack) = self.blocked(at, is_unmoved) {

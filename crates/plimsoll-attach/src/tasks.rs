@@ -124,7 +124,7 @@ impl Task {
             own_tid: own_tid.flatten().unwrap_or(tid),
             name: name.to_owned(),
             state: fields.first()?.chars().next()?,
-            cpu_ns: cpu_ns(pid, tid).unwrap_or_else(|| ticks(&fields)),
+            cpu_ns: turns(pid, tid).map_or(0, |turns| turns.cpu_ns),
             kernel_function: match &*function {
                 "0" => String::new(),
                 function => function.to_owned(),
@@ -158,34 +158,34 @@ pub(crate) fn all(pid: i32, has_own_numbers: bool) -> Vec<Task> {
         .collect()
 }
 
-/// Returns the CPU time of a thread, in nanoseconds; `None` if the kernel does not measure it so finely.
-pub(crate) fn cpu_ns(pid: i32, tid: i32) -> Option<u64> {
-    let text = read(pid, tid, "schedstat").ok()?;
-    text.split_ascii_whitespace().next()?.parse().ok()
+/// The CPU time of a thread, and how often it ran. Each time that the thread stops running, both are those of the present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turns {
+    /// CPU time, in nanoseconds; from the kernel's ticks if it does not measure more finely.
+    pub(crate) cpu_ns: u64,
+    count: u64,
 }
 
-/// Returns a value that changes each time that the thread runs.
-pub(crate) fn turn(pid: i32, tid: i32) -> Option<(u64, u64)> {
+/// Reads the turns of a thread; `None` if it has ended.
+pub(crate) fn turns(pid: i32, tid: i32) -> Option<Turns> {
     if let Ok(text) = read(pid, tid, "schedstat") {
         let mut words = text.split_ascii_whitespace();
-        let cpu = words.next()?.parse().ok()?;
-        return Some((cpu, words.nth(1)?.parse().ok()?));
+        return Some(Turns {
+            cpu_ns: words.next()?.parse().ok()?,
+            count: words.nth(1)?.parse().ok()?,
+        });
     }
     let status = read(pid, tid, "status").ok()?;
-    let switches = |key| field(&status, key)?.parse().ok();
-    Some((
-        switches("voluntary_ctxt_switches")?,
-        switches("nonvoluntary_ctxt_switches")?,
-    ))
-}
-
-/// Returns the CPU time in a line of `stat`, in nanoseconds.
-fn ticks(fields: &[&str]) -> u64 {
+    let switches = |key| field(&status, key)?.parse::<u64>().ok();
+    let stat = read(pid, tid, "stat").ok()?;
+    let (_, fields) = split_stat(&stat)?;
     // SAFETY: the call has no effects.
     let rate = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
-    let part = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
-    let ticks = part(11).unwrap_or(0) + part(12).unwrap_or(0);
-    ticks * (1_000_000_000 / rate)
+    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(Turns {
+        cpu_ns: ticks * (1_000_000_000 / rate),
+        count: switches("voluntary_ctxt_switches")? + switches("nonvoluntary_ctxt_switches")?,
+    })
 }
 
 /// The descriptors of a process by which threads wait, each with what it leads to.
@@ -233,7 +233,7 @@ mod tests {
         let own = std::process::id() as i32;
         let tasks = all(own, false);
         assert!(tasks.iter().any(|task| task.state == 'R'));
-        assert!(turn(own, own).is_some());
+        assert!(turns(own, own).is_some());
         assert_eq!(all(i32::MAX, false).len(), 0);
     }
 }

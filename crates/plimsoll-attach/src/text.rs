@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::time::Duration;
 
 use plimsoll_command::report::measure::{alone, share};
 
@@ -21,7 +20,7 @@ const MAX_CYCLES: usize = 4;
 const MAX_CYCLE: usize = 8;
 
 /// The fewest and the most frames of a stack without `--all`.
-const FRAMES: std::ops::RangeInclusive<usize> = 3..=12;
+const FRAMES: std::ops::RangeInclusive<usize> = 4..=12;
 
 /// The functions by which a C library starts programs and threads. They are shown with `--all` only.
 const STARTS: [&str; 8] = [
@@ -125,16 +124,26 @@ pub(crate) fn without_starts(frames: &[Frame]) -> &[Frame] {
     }
 }
 
+/// Returns the stack of a waiting thread without the functions of the C library by which it waits, but for the one that
+/// the program called.
+fn without_wait(frames: &[Frame]) -> &[Frame] {
+    let is_internal = |frame: &Frame| {
+        let starts = ["_", "futex_wait", "lll_"];
+        starts.iter().any(|&start| frame.name.starts_with(start))
+    };
+    match frames {
+        [first, rest @ ..] if is_internal(first) && rest.first().is_some_and(is_internal) => {
+            without_wait(rest)
+        }
+        frames => frames,
+    }
+}
+
 /// Returns how many frames of each of `stacks` stacks are shown in `budget` lines.
 pub(crate) fn frames_of_each(stacks: usize, budget: usize) -> usize {
     (budget / stacks.max(1))
         .saturating_sub(2)
         .clamp(*FRAMES.start(), *FRAMES.end())
-}
-
-/// Formats a time in microseconds.
-pub(crate) fn microseconds(time: Duration) -> String {
-    format!("{} us", time.as_micros())
 }
 
 fn head(process: &Process, view: &View, extent: Extent) -> Vec<String> {
@@ -149,8 +158,8 @@ fn head(process: &Process, view: &View, extent: Extent) -> Vec<String> {
         let stops = match view.stops {
             0 => "no thread".to_owned(),
             stops => format!(
-                "{stops} running threads, for {} at most",
-                microseconds(view.longest_stop)
+                "{stops} running threads, for {} us at most",
+                view.longest_stop.as_micros()
             ),
         };
         lines.push(format!("Stopped: {stops}"));
@@ -190,7 +199,7 @@ fn memory(lines: &mut Vec<String>, memory: &Memory, extent: Extent) {
     };
     let (first, rest) = resident.split_at(most);
     for (owner, share) in first {
-        lines.push(row(share.resident, &owner.description()));
+        lines.push(row(share.resident, &owner.names().1));
     }
     if !rest.is_empty() {
         let sum = rest.iter().map(|(_, share)| share.resident).sum();
@@ -303,6 +312,9 @@ fn group_lines(
         .collect();
     let frames = match extent.is_all {
         true => &frames[..],
+        false if group.activity.common.starts_with("waiting") => {
+            without_wait(without_starts(&frames))
+        }
         false => without_starts(&frames),
     };
     let shown = if frames.len() <= most { most } else { most - 1 };
