@@ -19,6 +19,12 @@ const DEEPEST: usize = 512;
 /// How often a stack is read until its thread stays in one place.
 const ATTEMPTS: usize = 5;
 
+/// The largest stack pointer: no program has memory in the upper half of the addresses.
+const MAX_POINTER: usize = usize::MAX / 2;
+
+/// The reason for another stack pointer.
+const NO_STACK: &str = "its stack pointer is no address of the process";
+
 /// The stack of a thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stack {
@@ -85,6 +91,9 @@ impl<'a> StackReader<'a> {
             };
             match task.position {
                 Position::Ended => return Stack::missing("it has ended".into()),
+                Position::Blocked(at) if at.stack > MAX_POINTER => {
+                    return Stack::missing(NO_STACK.into());
+                }
                 Position::Blocked(at) => {
                     let (pid, tid, position) = (self.pid, task.tid, task.position);
                     let is_unmoved = || {
@@ -111,7 +120,7 @@ impl<'a> StackReader<'a> {
     /// Returns the stack of a blocked thread; `None` if the thread has moved since before the call.
     fn blocked(&mut self, at: Blocked, is_unmoved: impl Fn() -> bool) -> Option<Stack> {
         // After a system call, the instruction is the call's return address.
-        let first = at.instruction + usize::from(at.call.is_none());
+        let first = at.instruction.wrapping_add(usize::from(at.call.is_none()));
         let mut memory =
             ForeignStack::blocked(self.memory, self.images, at.stack, &mut self.buffer);
         // Mostly, the walk reads nothing but this copy. So it takes no time during which the thread may move.
@@ -148,9 +157,12 @@ impl<'a> StackReader<'a> {
             ..
         } = stopped;
         let pointer = registers.stack as usize;
+        if pointer > MAX_POINTER {
+            return Stack::missing(NO_STACK.into());
+        }
         let mut memory = ForeignStack::copied(self.memory, self.images, pointer, &mut stack);
         let (leaf, rest) = self.frames.split_at_mut(1);
-        leaf[0] = registers.instruction as usize + usize::from(!is_in_call);
+        leaf[0] = (registers.instruction as usize).wrapping_add(usize::from(!is_in_call));
         let walk = unwind_tables::walk_from_registers(
             registers,
             &mut memory,

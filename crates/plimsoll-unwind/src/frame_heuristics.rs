@@ -89,7 +89,7 @@ pub(crate) fn first_return_address(
     modules: &ModuleList,
 ) -> Option<usize> {
     const SEARCHED: usize = 4 << 10;
-    for at in (stack..stack + SEARCHED).step_by(8) {
+    for at in (stack..stack.saturating_add(SEARCHED)).step_by(8) {
         let word = arch::strip(memory.read(at)?);
         if call_before(word, memory, modules).is_some() {
             return Some(at);

@@ -165,6 +165,19 @@ static NOINLINE void start_threads(void) {
     }
 }
 
+/* Two threads without a stack: one pointer is no address, the other one leads to other memory. */
+static NOINLINE void lose_the_stack(void) {
+#ifdef __x86_64__
+    __asm__ volatile("mov $-4096, %rsp\n1: jmp 1b");
+#endif
+}
+
+static NOINLINE void leave_the_stack(void) {
+#ifdef __x86_64__
+    __asm__ volatile("lea sink(%rip), %rsp\nmov $-16, %rbp\n1: jmp 1b");
+#endif
+}
+
 struct work {
     const char *name;
     void (*run)(void);
@@ -185,6 +198,7 @@ static struct work works[] = {
     {"spinner", spin_here},         {"first", lock_first},             {"second", lock_second},
     {"receiver", receive_signals},  {"sender", send_signals},          {"server", serve_events},
     {"inheriting", wait_for_inheriting}, {"robust", wait_for_robust}, {"clock", read_the_clock},
+    {"lost", lose_the_stack}, {"left", leave_the_stack},
     {"client", make_events},        {"starter", start_threads},
 };
 

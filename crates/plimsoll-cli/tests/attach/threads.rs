@@ -99,6 +99,29 @@ fn owners_in_futex_words_are_named() {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
+fn threads_without_a_stack_are_no_failure() {
+    let Some(program) = known() else { return };
+    let target = Target::known(program, &["lost", "left", "read"]);
+    let view = wait_for("a lost stack", || {
+        let view = target.wait_until_blocked(&[("read", "read")]);
+        thread(&view, "lost")["stack"]["missing"].as_str()?;
+        Some(view)
+    });
+    let lost = &thread(&view, "lost")["stack"];
+    assert_eq!(
+        lost["missing"],
+        "its stack pointer is no address of the process"
+    );
+    // Zeros are no return address.
+    wait_for("a stack elsewhere", || {
+        let view = json(target.pid());
+        (functions(thread(&view, "left")) == ["leave_the_stack"]).then_some(())
+    });
+    assert!(functions(thread(&view, "read")).contains(&"wait_in_read"));
+}
+
+#[test]
 fn a_thousand_threads_are_one_group_of_few_lines() {
     let Some(program) = known() else { return };
     let target = Target::known(program, &["read*1000", "spinner*2"]);
