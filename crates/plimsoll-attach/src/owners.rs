@@ -227,12 +227,18 @@ mod tests {
         let memory = ProcessMemory::open(own).unwrap();
         let here = 0;
         let stack = &raw const here as usize;
-        let read = Memory::read(own, &[stack], &memory).unwrap();
+        // Another thread than the first allocates in an arena.
+        let read = std::thread::scope(|scope| {
+            let allocates = || {
+                drop(std::hint::black_box(vec![1_u8; 1000]));
+                Memory::read(own, &[stack], &memory).unwrap()
+            };
+            scope.spawn(allocates).join().unwrap()
+        });
         let sum: u64 = read.owners.iter().map(|(_, share)| share.resident).sum();
         assert_eq!(sum, read.resident);
         let has = |owner: &Owner| read.owners.iter().any(|(other, _)| other == owner);
         assert!(has(&Owner::Stacks) && has(&Owner::Vdso));
-        // Another thread than the first allocates in an arena.
         #[cfg(target_env = "gnu")]
         assert!(has(&Owner::Arenas), "{:?}", read.owners);
     }

@@ -5,8 +5,11 @@ use std::process::{Command, Stdio};
 use crate::command::file_of_command;
 use crate::target::*;
 
-/// The readings in each test.
-const READINGS: usize = 200;
+/// The number of readings in each test: `PLIMSOLL_READINGS`, for a soak.
+fn readings() -> usize {
+    let number = std::env::var("PLIMSOLL_READINGS");
+    number.map_or(30, |number| number.parse().expect("a number"))
+}
 
 #[test]
 fn no_system_call_of_a_blocked_thread_is_interrupted() {
@@ -21,7 +24,7 @@ fn no_system_call_of_a_blocked_thread_is_interrupted() {
     ];
     let mut target = Target::known(program, &threads);
     target.wait_until_blocked(&[("futex", "futex"), ("read", "read"), ("condition", "futex")]);
-    for _ in 0..READINGS {
+    for _ in 0..readings() {
         let view = json(target.pid());
         assert_eq!(view["stopped_threads"], 1, "the spinner only");
     }
@@ -35,7 +38,7 @@ fn no_system_call_of_a_thread_that_blocks_all_the_time_is_interrupted() {
     let Some(program) = known() else { return };
     let mut target = Target::known(program, &["server", "client"]);
     let before = target.counts();
-    for _ in 0..READINGS {
+    for _ in 0..readings() {
         text(target.pid(), &["--json"]);
     }
     text(target.pid(), &["--wall", "3s", "--rate", "1000", "--json"]);
