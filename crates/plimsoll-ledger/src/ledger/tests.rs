@@ -310,7 +310,9 @@ fn the_bytes_are_those_of_all_shards() {
     assert!(mapped >= in_use);
     let expected = (in_use + shared, mapped + shared);
     assert_eq!(PER_THREAD.shard_bytes(), expected);
-    writers.map(|writer| PER_THREAD.retire(writer));
+    for writer in writers {
+        PER_THREAD.retire(writer);
+    }
     assert_eq!(PER_THREAD.shard_bytes(), expected);
 
     if PER_CPU.open(Some(Protocol::PerCpu), None) == Some(Protocol::PerCpu) {
