@@ -1,7 +1,10 @@
 //! The mappings of a process, as `/proc/PID/maps` and `/proc/PID/smaps` list them.
 
+use std::fs;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 /// A mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +43,7 @@ impl Mapping {
 /// # Errors
 /// The system's error: the process does not exist, or must not be read.
 pub(crate) fn maps(pid: i32) -> io::Result<Vec<Mapping>> {
-    Ok(parse(&std::fs::read(format!("/proc/{pid}/maps"))?))
+    Ok(named(pid, parse(&fs::read(format!("/proc/{pid}/maps"))?)))
 }
 
 /// Reads the mappings with their resident bytes, by address.
@@ -48,12 +51,46 @@ pub(crate) fn maps(pid: i32) -> io::Result<Vec<Mapping>> {
 /// # Errors
 /// As [`maps`].
 pub(crate) fn smaps(pid: i32) -> io::Result<Vec<Mapping>> {
-    Ok(parse(&std::fs::read(format!("/proc/{pid}/smaps"))?))
+    Ok(named(pid, parse(&fs::read(format!("/proc/{pid}/smaps"))?)))
+}
+
+/// Returns the path of the program as its user knows it, in the root directory of the process: a symbolic or hard link to
+/// it has another name than the kernel's. `None` if it is unknown.
+pub(crate) fn program(pid: i32) -> Option<String> {
+    let of_kernel = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let file = fs::metadata(format!("/proc/{pid}/exe"));
+    let is_same = |path: &Path| {
+        let other = fs::metadata(format!("/proc/{pid}/root{}", path.display()));
+        let identity = |file: &fs::Metadata| (file.dev(), file.ino());
+        matches!((&file, &other), (Ok(file), Ok(other)) if identity(file) == identity(other))
+    };
+    let first_argument = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let first_argument = first_argument.split(|&byte| byte == 0).next();
+    let first_argument = first_argument.map(|path| String::from_utf8_lossy(path).into_owned());
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let beside = of_kernel.with_file_name(name.trim_end_matches('\n'));
+    let known = [first_argument.map(PathBuf::from), Some(beside)];
+    let mut known = known.into_iter().flatten();
+    let path = known.find(|path| path.is_absolute() && is_same(path));
+    Some(path.unwrap_or(of_kernel).to_string_lossy().into_owned())
+}
+
+/// Names the mappings of the program as [`program`] does.
+fn named(pid: i32, mut mappings: Vec<Mapping>) -> Vec<Mapping> {
+    let of_kernel = fs::read_link(format!("/proc/{pid}/exe"));
+    if let (Ok(of_kernel), Some(program)) = (of_kernel, program(pid)) {
+        let of_program = (mappings.iter_mut())
+            .filter(|mapping| mapping.inode != 0 && Path::new(&mapping.name) == of_kernel);
+        for mapping in of_program {
+            mapping.name.clone_from(&program);
+        }
+    }
+    mappings
 }
 
 /// Reads the kernel's sum of resident bytes; `None` if the file does not exist or must not be read.
 pub(crate) fn resident(pid: i32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     text.lines()
         .filter_map(figure)
         .find_map(|(key, bytes)| (key == "Rss").then_some(bytes))

@@ -8,6 +8,7 @@ use plimsoll_command::failure::Failure;
 
 use crate::arch;
 use crate::elf;
+use crate::maps;
 
 /// A process that may be read.
 #[derive(Clone, Debug)]
@@ -92,11 +93,10 @@ impl Target {
                     .into(),
             );
         }
-        let program = fs::read_link(format!("/proc/{pid}/exe"));
         Ok(Self {
             pid,
             name: stat.name,
-            program: program.map_or(String::new(), |path| path.to_string_lossy().into_owned()),
+            program: maps::program(pid).unwrap_or_default(),
             start_time: stat.start_time,
             has_own_numbers,
             passed,

@@ -191,3 +191,19 @@ fn a_process_is_read_within_its_own_pid_namespace() {
     assert_eq!(thread(&view, "mutex")["futex"]["owner"], view["pid"]);
     assert!(functions(thread(&view, "mutex")).contains(&"wait_for_mutex"));
 }
+
+/// As `redis-server` is a link to `redis-check-rdb`.
+#[test]
+fn a_program_has_the_name_by_which_it_was_started() {
+    let Some(program) = known() else { return };
+    let directory = Directory::new("attach-link");
+    let link = directory.path("other-name");
+    std::os::unix::fs::symlink(program, &link).expect("a link");
+    let target = Target::known(Path::new(&link), &["read"]);
+    let view = target.wait_until_blocked(&[("read", "read")]);
+    assert_eq!(view["program"], *link);
+    let owners = view["memory"]["owners"].as_array().expect("a list");
+    let has = |name: &str| owners.iter().any(|owner| owner["name"] == name);
+    assert!(has(&format!("file {link}")), "{owners:?}");
+    assert!(!has(&format!("file {}", program.display())), "{owners:?}");
+}
