@@ -3,7 +3,7 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::sync::{self, LockResult, PoisonError, TryLockResult};
+use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 
 use super::contended::{self, keeps_its_frame};
 use super::identity::Identity;
@@ -81,10 +81,14 @@ impl<T: ?Sized> Mutex<T> {
     #[cold]
     #[inline(never)]
     fn lock_noted(&self) -> sync::MutexGuard<'_, T> {
-        let locked = results::or_block(self.inner.try_lock(), || {
-            let block = || self.inner.lock();
-            contended::wait_for_lock(WaitKind::Mutex, &self.identity, block)
-        });
+        let locked = match self.inner.try_lock() {
+            Ok(inner) => Ok(inner),
+            Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
+            Err(TryLockError::WouldBlock) => {
+                let block = || self.inner.lock();
+                contended::wait_for_lock(WaitKind::Mutex, &self.identity, block)
+            }
+        };
         self.identity.holder.note();
         locked.unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,5 @@
-//! Results of the standard library's locks, with this module's guards.
+//! Results of the standard library's locks, with this module's guards. Waits are not among these functions: a stack begins
+//! at the method of the lock.
 
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
@@ -32,18 +33,5 @@ pub(super) fn from_parts<G>(guard: G, is_poisoned: bool) -> LockResult<G> {
     match is_poisoned {
         false => Ok(guard),
         true => Err(PoisonError::new(guard)),
-    }
-}
-
-/// Calls `block` if a lock was not free. `Err` is the guard of a poisoned lock.
-#[inline(always)]
-pub(super) fn or_block<G>(
-    locked: TryLockResult<G>,
-    block: impl FnOnce() -> LockResult<G>,
-) -> LockResult<G> {
-    match locked {
-        Ok(guard) => Ok(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
-        Err(TryLockError::WouldBlock) => block(),
     }
 }

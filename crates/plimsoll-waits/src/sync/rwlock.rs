@@ -3,7 +3,7 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::sync::{self, LockResult, PoisonError, TryLockResult};
+use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 
 use super::contended::{self, keeps_its_frame};
 use super::identity::Identity;
@@ -78,12 +78,16 @@ impl<T: ?Sized> RwLock<T> {
     /// Fails if the lock is poisoned; the lock is taken nevertheless.
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        let locked = results::or_block(self.inner.try_read(), || {
-            let block = || self.inner.read();
-            let locked = contended::wait_for_lock(WaitKind::RwLockRead, &self.identity, block);
-            keeps_its_frame();
-            locked
-        });
+        let locked = match self.inner.try_read() {
+            Ok(inner) => Ok(inner),
+            Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
+            Err(TryLockError::WouldBlock) => {
+                let block = || self.inner.read();
+                let locked = contended::wait_for_lock(WaitKind::RwLockRead, &self.identity, block);
+                keeps_its_frame();
+                locked
+            }
+        };
         results::map(locked, |inner| self.read_guard(inner))
     }
 
@@ -116,10 +120,14 @@ impl<T: ?Sized> RwLock<T> {
     #[cold]
     #[inline(never)]
     fn write_noted(&self) -> sync::RwLockWriteGuard<'_, T> {
-        let locked = results::or_block(self.inner.try_write(), || {
-            let block = || self.inner.write();
-            contended::wait_for_lock(WaitKind::RwLockWrite, &self.identity, block)
-        });
+        let locked = match self.inner.try_write() {
+            Ok(inner) => Ok(inner),
+            Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
+            Err(TryLockError::WouldBlock) => {
+                let block = || self.inner.write();
+                contended::wait_for_lock(WaitKind::RwLockWrite, &self.identity, block)
+            }
+        };
         self.identity.holder.note();
         locked.unwrap_or_else(PoisonError::into_inner)
     }
