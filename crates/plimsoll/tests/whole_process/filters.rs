@@ -338,7 +338,8 @@ fn start_under_each<'a>(
     calls: impl Iterator<Item = &'a (&'static str, c_long)>,
     prepare: impl Fn(&mut Command, c_long),
 ) {
-    let directory = std::env::temp_dir().join(format!("plimsoll-start-{}", std::process::id()));
+    // Both tests run at a time, in one process.
+    let directory = std::env::temp_dir().join(format!("plimsoll-{name}-{}", std::process::id()));
     for &(call, number) in calls {
         let mut command: Command = child::command(name, "heap_rate=10000");
         command
