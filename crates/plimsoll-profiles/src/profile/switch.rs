@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use plimsoll_core::alloc::process;
 use plimsoll_core::fork::Order;
 use plimsoll_core::settings::{self, Early};
 use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
@@ -44,6 +45,8 @@ pub fn cpu_rate() -> u32 {
 
 /// Sets a rate by `now`, or while everything is off the one from the next switch on. Returns the one before.
 pub(super) fn set<T>(value: T, of: fn(&mut Rates) -> &mut T, now: impl FnOnce(T) -> T) -> T {
+    // A rate may be set before the first allocation.
+    process::notice_filters();
     match &mut *when_on() {
         Some(rates) => std::mem::replace(of(rates), value),
         None => now(value),
@@ -56,6 +59,8 @@ pub(super) fn try_set<T, E>(
     of: fn(&mut Rates) -> &mut T,
     now: impl FnOnce(T) -> Result<T, E>,
 ) -> Result<T, E> {
+    // A rate may be set before the first allocation.
+    process::notice_filters();
     match &mut *when_on() {
         Some(rates) => Ok(std::mem::replace(of(rates), value)),
         None => now(value),
