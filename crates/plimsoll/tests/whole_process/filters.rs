@@ -256,9 +256,10 @@ fn a_start_after_each_filter_is_survived() {
 /// The variable of a process that starts and ends Plimsoll before `main`.
 const EARLY: &CStr = c"PLIMSOLL_TEST_EARLY";
 
-/// Before `main`, since the standard library and the test harness make calls of their own there.
+/// Before `main`, since the standard library and the test harness make calls of their own there, and before such functions
+/// of other tests: the section has a priority.
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[unsafe(link_section = ".init_array.00101")]
 static START_EARLY: extern "C" fn() = start_early;
 
 extern "C" fn start_early() {
