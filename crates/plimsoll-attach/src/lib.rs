@@ -1,6 +1,6 @@
 //! Shows the memory, threads and stacks of any running process, for `plimsoll attach`. Linux only.
 //!
-//! The process is not changed. A blocked thread is not stopped, and none of its system calls is interrupted: the kernel
+//! No memory of the process is changed. A blocked thread is not stopped, and none of its system calls is interrupted: the kernel
 //! reports its position, and copies its stack. A running thread is stopped while its registers and its stack are copied.
 //!
 //! All items of this crate may change in any version: the crates of Plimsoll require each other in exactly one version.

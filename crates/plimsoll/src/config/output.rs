@@ -2,6 +2,7 @@
 //! `exit` or a return from the `main` of C, drops nothing: a handler of `exit` writes them then. On request, `SIGTERM` and
 //! `SIGINT` write them before they end the process. Each of these ends waits for another that writes.
 
+use std::cell::Cell;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -84,16 +85,26 @@ static WRITERS: AtomicU64 = AtomicU64::new(0);
 /// The maximum time for which an end waits for another one.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
+thread_local! {
+    /// How many of these the calling thread is: two if a signal handler of the program calls `exit` while it writes.
+    static HERE: Cell<u32> = const { Cell::new(0) };
+}
+
 impl Writing {
     fn begin() -> Self {
         Self::update(|number| number + 1);
+        HERE.with(|here| here.set(here.get() + 1));
         Self
     }
 
-    /// Waits until no thread writes.
+    /// Waits until no other thread writes.
     fn end(self) {
         const PAUSE: Duration = Duration::from_millis(1);
         drop(self);
+        // What this thread writes itself does not go on meanwhile.
+        if HERE.with(Cell::get) != 0 {
+            return;
+        }
         let is_writing = || Self::number(WRITERS.load(Ordering::SeqCst)) != 0;
         let until = Instant::now() + MAX_WAIT;
         // Without it, a system call filter forbids to wait.
@@ -122,6 +133,7 @@ impl Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         Self::update(|number| number.saturating_sub(1));
+        HERE.with(|here| here.set(here.get().saturating_sub(1)));
     }
 }
 
