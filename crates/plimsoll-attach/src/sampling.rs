@@ -17,7 +17,7 @@ const MAX_SHARE: f64 = 0.03;
 /// What is known of a thread.
 struct Known {
     name: String,
-    /// The turns at the time of the stack; `None` if it is not that of a blocked thread.
+    /// The turns at the time of the stack; `None` unless the thread was blocked.
     turns: Option<Turns>,
     frames: Vec<usize>,
     cpu_ns: u64,

@@ -77,7 +77,7 @@ impl<'a> StackReader<'a> {
         }
     }
 
-    /// Reads the stack of a thread, and updates its position to that of the stack.
+    /// Reads the stack of a thread, and sets its position to the place at which the stack was read.
     pub(crate) fn read(&mut self, task: &mut Task) -> Stack {
         let mut missing = "it moved during each of 5 readings".to_owned();
         for _ in 0..ATTEMPTS {

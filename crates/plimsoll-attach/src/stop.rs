@@ -1,6 +1,6 @@
 //! Stops a running thread while its registers and the used part of its stack are copied.
 //!
-//! Each stop has a tracing thread of its own. When that ends, for any reason, the kernel detaches the stopped thread, which
+//! Each stop has a separate tracing thread. When that ends, for any reason, the kernel detaches the stopped thread, which
 //! goes on. To seize a thread does not stop it: if it has blocked meanwhile, the tracing thread ends without a stop.
 //!
 //! A thread may still block between the last look at it and the request to stop. The kernel then wakes it. Most system

@@ -113,7 +113,7 @@ fn threads_without_a_stack_are_no_failure() {
         lost["missing"],
         "its stack pointer is no address of the process"
     );
-    // Zeros are no return address.
+    // A zero word ends the stack.
     wait_for("a stack elsewhere", || {
         let view = json(target.pid());
         (functions(thread(&view, "left")) == ["leave_the_stack"]).then_some(())
