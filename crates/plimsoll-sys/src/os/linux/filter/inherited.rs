@@ -181,7 +181,7 @@ pub fn allowed() -> Calls {
 }
 
 /// Makes a child that makes the trials from `at` on, which it advances, and ends by `exit`. It ends before the trial of a
-/// handler if it must not make the calls for that. Returns the status of its end; `None` if there is no child.
+/// handler if it must not make the calls for that. Returns the status of its end; `None` if no child can be made.
 fn child_tries(at: &AtomicUsize, allowed: &Calls) -> Option<i32> {
     let mut status = 0;
     /// The option for a child that sends no signal when it ends.
