@@ -183,8 +183,9 @@ fn permission(pid: i32, status: &str) -> Result<String, String> {
         Ok(_) => return Ok("it belongs to the same user".into()),
         Err(error) => error,
     };
-    let is_dumpable =
-        fs::metadata(format!("/proc/{pid}")).is_ok_and(|found| Some(found.uid()) == its_user);
+    // The directory itself keeps its owner.
+    let owner = fs::metadata(format!("/proc/{pid}/stat")).map(|found| found.uid());
+    let is_dumpable = owner.is_ok_and(|owner| Some(owner) == its_user);
     let shown = |user: Option<u32>| user.map_or("?".to_owned(), |user| user.to_string());
     Err(match error.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH) => "the process has just ended".into(),

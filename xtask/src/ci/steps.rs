@@ -49,10 +49,12 @@ impl Steps {
     }
 
     /// The same as [`run`](Self::run), with variables. The error names failed tests, so that the last line of a long log says
-    /// what failed. If a compiler is killed or crashes, which wrong code does not cause, the command runs once more.
+    /// what failed. If a compiler is killed or crashes, which wrong code does not cause, the command runs once more. A command
+    /// whose tests have failed never does, whatever they have printed.
     pub fn run_with(&self, variables: Variables<'_>, command: &str) -> Result<(), String> {
         self.run_once(variables, command).or_else(|error| {
-            if !error.contains(DIED) {
+            let are_tests = TESTS_FAILED.iter().any(|text| error.contains(text));
+            if are_tests || !error.contains(DIED) {
                 return Err(error);
             }
             println!("\n== once more, since a compiler died: {error}");
@@ -140,6 +142,9 @@ const OUTPUT_TIME: Duration = Duration::from_secs(5);
 /// What Cargo's line contains that names the command of a compiler that did not end by itself, and how it ended.
 const DIED: &str = "rustc --crate-name ";
 
+/// What a line says about a test that has failed, and about a program of tests that has.
+const TESTS_FAILED: [&str; 2] = [" ... FAILED", "error: test failed"];
+
 /// Passes a command's output on, in a thread, without the middle of long lines. Adds its first lines that begin or end with
 /// one of some texts to `found`.
 fn pass_on(
@@ -217,14 +222,23 @@ mod tests {
         // Cargo quotes the command of what failed.
         let script = "echo run >> runs
             echo \"  process didn't exit successfully: \\`$1\\`\" >&2
+            echo \"$2\" >&2
             exit 101";
         let steps = Steps::begin(&folder);
-        for (died, expected) in [("/bin/rustc --crate-name x", 2), ("/target/tests --x", 1)] {
-            std::fs::write(folder.join("script"), script.replace("$1", died)).unwrap();
+        let compiler = "/bin/rustc --crate-name x";
+        let cases = [
+            (compiler, "error: could not compile", 2),
+            ("/target/tests --x", "error: test failed, to rerun", 1),
+            // A test has printed this.
+            (compiler, "error: test failed, to rerun", 1),
+        ];
+        for (died, says, expected) in cases {
+            let script = script.replace("$1", died).replace("$2", says);
+            std::fs::write(folder.join("script"), script).unwrap();
             let error = steps.run("sh script").unwrap_err();
             assert!(error.contains(died), "{error}");
             let runs = std::fs::read_to_string(folder.join("runs")).unwrap();
-            assert_eq!(runs.lines().count(), expected, "{died}");
+            assert_eq!(runs.lines().count(), expected, "{died}: {says}");
             std::fs::remove_file(folder.join("runs")).unwrap();
         }
         std::fs::remove_dir_all(&folder).unwrap();

@@ -1,7 +1,9 @@
 /* Threads with known states, for the tests of `plimsoll attach`. The arguments name the threads, each with an optional
- * number: `read*1000`. After a line of standard input, prints what was counted. */
+ * number: `read*1000`; with `protected`, root becomes another user, whom the kernel lets no other process read. After a
+ * line of standard input, prints what was counted. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <grp.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -18,6 +20,7 @@
 
 #define NOINLINE __attribute__((noinline))
 #define SIGNALS 20000
+#define OTHER 65534
 
 static volatile long sink, interrupted, sent, handled, turns;
 static int named, epoll, events, busy, pipes[2], word = 7;
@@ -228,6 +231,13 @@ int main(int count, char **arguments) {
     pthread_attr_setstacksize(&attributes, 64 << 10);
     int all = 0;
     for (int at = 1; at < count; at++) {
+        if (!strcmp(arguments[at], "protected")) {
+            if (setgroups(0, NULL) || setresgid(OTHER, OTHER, OTHER) || setresuid(OTHER, OTHER, OTHER))
+                return 4;
+            if (prctl(PR_SET_DUMPABLE, 0))
+                return 4;
+            continue;
+        }
         char *star = strchr(arguments[at], '*');
         int number = star ? atoi(star + 1) : 1;
         size_t length = star ? (size_t)(star - arguments[at]) : strlen(arguments[at]);

@@ -1,6 +1,8 @@
 //! A process that cannot be read is refused in one line with the reason, before anything is printed.
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::command::file_of_command;
 use crate::target::*;
@@ -21,6 +23,20 @@ fn reason(output: &Output, pid: i32) -> String {
 fn is_root() -> bool {
     // SAFETY: the call has no effects.
     unsafe { libc::geteuid() == 0 }
+}
+
+/// Runs the command as a user without rights.
+fn as_another_user(arguments: &[&str]) -> Output {
+    static COPIES: AtomicU32 = AtomicU32::new(0);
+    let number = COPIES.fetch_add(1, Relaxed);
+    // The command may be in a directory of root's.
+    let copy = format!("plimsoll-attach-{}-{number}", std::process::id());
+    let copy = std::env::temp_dir().join(copy);
+    plimsoll_testkit::child::copy_program(file_of_command().as_ref(), &copy);
+    let mut command = Command::new(&copy);
+    let output = command.uid(65534).gid(65534).args(arguments).output();
+    let _ = std::fs::remove_file(&copy);
+    output.expect("it can be run")
 }
 
 #[test]
@@ -113,31 +129,11 @@ fn a_process_of_another_user_is_refused() {
     }
     let target = Target::known(program, &[]);
     let pid = target.pid();
-    // The command may be in a directory of root's.
-    let copy = std::env::temp_dir().join(format!("plimsoll-attach-{pid}"));
-    std::fs::copy(file_of_command(), &copy).expect("a copy");
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(&copy)
-        .args(["attach", &pid.to_string()])
-        .output();
-    let without_capability = Command::new("setpriv")
-        .args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"])
-        .arg(&copy)
-        .args(["attach", "1"])
-        .output();
-    let _ = std::fs::remove_file(&copy);
-    let (Ok(output), Ok(without_capability)) = (output, without_capability) else {
-        plimsoll_testkit::skip!("setpriv is not installed");
-        return;
-    };
+    let output = as_another_user(&["attach", &pid.to_string()]);
     let found = reason(&output, pid);
     let expected =
         "it belongs to user 0, this command runs as user 65534; run it as that user or as root";
     assert_eq!(found, expected);
-    if without_capability.status.code() != Some(0) {
-        reason(&without_capability, 1);
-    }
 }
 
 #[test]
@@ -146,29 +142,10 @@ fn a_protected_process_of_the_same_user_is_refused() {
         plimsoll_testkit::skip!("only root can change the user of a process");
         return;
     }
-    // A process that has changed its user is not dumpable.
-    let mut target = Target::start(Command::new("setpriv").args([
-        "--reuid=65534",
-        "--regid=65534",
-        "--clear-groups",
-        "python3",
-        "-c",
-        "import ctypes, sys; ctypes.CDLL(None).prctl(4, 0); print('ready', flush=True); sys.stdin.read()",
-    ]));
-    if target.line() != "ready\n" {
-        plimsoll_testkit::skip!("setpriv or python3 is not installed");
-        return;
-    }
+    let Some(program) = known() else { return };
+    let target = Target::known(program, &["protected"]);
     let pid = target.pid();
-    let copy = std::env::temp_dir().join(format!("plimsoll-attach-{pid}"));
-    std::fs::copy(file_of_command(), &copy).expect("a copy");
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(&copy)
-        .args(["attach", &pid.to_string()])
-        .output()
-        .expect("installed");
-    let _ = std::fs::remove_file(&copy);
+    let output = as_another_user(&["attach", &pid.to_string()]);
     let reason = reason(&output, pid);
     assert!(reason.starts_with("it is protected, because"), "{reason}");
     assert!(reason.ends_with("run as root"), "{reason}");
