@@ -10,11 +10,12 @@ use serde_json::Value;
 
 use crate::json;
 use crate::names::Names;
+use crate::process::Process;
 use crate::profile::{Profile, Values};
 use crate::refusal::Target;
 use crate::sampling;
 use crate::text::{self, Extent};
-use crate::view::{Process, View};
+use crate::view::View;
 
 /// Reads a process, and shows it in the requested form.
 ///
@@ -37,7 +38,7 @@ fn show(arguments: &AttachArguments, process: &Process) -> Result<(), Failure> {
         .iter()
         .flat_map(|stack| stack.frames.iter().copied())
         .collect();
-    let names = Names::find(&process.images, &addresses);
+    let names = Names::find(process, &addresses);
     if let Some(path) = &arguments.out {
         Profile::from(&view).write_file(path, &names)?;
     }
@@ -61,7 +62,7 @@ fn sample(
     duration: std::time::Duration,
 ) -> Result<(), Failure> {
     let profile = sampling::sample(process, values, duration, arguments.rate);
-    let names = Names::find(&process.images, &profile.addresses());
+    let names = Names::find(process, &profile.addresses());
     if let Some(path) = &arguments.out {
         profile.write_file(path, &names)?;
     }

@@ -32,6 +32,8 @@ pub(crate) struct Images {
     /// The executable mappings, by address.
     code: Vec<Code>,
     files: Vec<Object>,
+    /// The address at which each object was loaded; of several, the first.
+    bases: HashMap<usize, Vec<u64>>,
     /// Pieces of files that were read.
     pieces: RefCell<Pieces>,
 }
@@ -90,6 +92,7 @@ impl Images {
             modules: ModuleList::from_images(images),
             code,
             files,
+            bases,
             pieces: RefCell::default(),
         }
     }
@@ -108,6 +111,25 @@ impl Images {
             (!object.path.is_empty()).then_some((mapped, &*code.name))
         });
         mapped.collect()
+    }
+
+    /// Returns the loaded files whose name in the process satisfies a condition: the path at which this process reads each,
+    /// the address at which it was loaded, and its code.
+    pub(crate) fn named(
+        &self,
+        is_searched: impl Fn(&str) -> bool,
+    ) -> Vec<(&str, usize, Vec<Range<usize>>)> {
+        let mut found = Vec::new();
+        for (number, object) in self.files.iter().enumerate() {
+            let code = self.code.iter().filter(|code| code.object == Some(number));
+            let code = code.filter(|code| is_searched(&code.name));
+            let code: Vec<_> = code.map(|code| code.range.clone()).collect();
+            let base = self.bases.get(&number).and_then(|bases| bases.first());
+            if let (Some(&base), false) = (base, code.is_empty() || object.path.is_empty()) {
+                found.push((&*object.path, base as usize, code));
+            }
+        }
+        found
     }
 
     /// Returns the path of the file at an address of code, or the kernel's name for it, and the offset in the file.

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use crate::calls;
 use crate::names::Names;
+use crate::process::Process;
 use crate::tasks::{Blocked, Position};
-use crate::view::{Process, View};
+use crate::view::View;
 use crate::waits::Kind;
 
 /// Returns the object. Numbers of threads are those of this command's PID namespace; times are in nanoseconds.

@@ -53,6 +53,15 @@ impl ProcessMemory {
             .then(|| u64::from_ne_bytes(word))
     }
 
+    /// The same with words.
+    pub(crate) fn copy_words(&self, address: usize, to: &mut [usize]) -> usize {
+        let (start, length) = (to.as_mut_ptr().cast::<u8>(), size_of_val(to));
+        // SAFETY: the bytes of the words, of which any are valid.
+        self.copy(address, unsafe {
+            std::slice::from_raw_parts_mut(start, length)
+        })
+    }
+
     fn copy_part(&self, address: usize, to: &mut [u8]) -> usize {
         let mut pieces = [libc::iovec {
             iov_base: std::ptr::null_mut(),

@@ -5,6 +5,7 @@ use plimsoll_symbolize::offline::{self, MappedCode};
 use plimsoll_symbolize::{Detail, Symbols};
 
 use crate::images::Images;
+use crate::process::Process;
 
 /// The names of a set of return addresses.
 pub(crate) struct Names<'a> {
@@ -23,11 +24,14 @@ pub(crate) struct Frame {
     pub(crate) line: u64,
     /// Whether it was inlined into the next one.
     pub(crate) is_inlined: bool,
+    /// Whether it is a function of Python.
+    pub(crate) is_interpreted: bool,
 }
 
 impl<'a> Names<'a> {
     /// Finds the names of return addresses.
-    pub(crate) fn find(images: &'a Images, addresses: &[usize]) -> Self {
+    pub(crate) fn find(process: &'a Process, addresses: &[usize]) -> Self {
+        let images = &process.images;
         let code = images.mapped_code();
         let mapped: Vec<MappedCode> = code.iter().map(|(code, _)| code.clone()).collect();
         let mut symbols = offline::symbols(&mapped, addresses, Detail::Full);
@@ -37,6 +41,9 @@ impl<'a> Names<'a> {
             if let Some((_, name)) = code.iter().find(start) {
                 (*name).clone_into(&mut mapping.file);
             }
+        }
+        if let Some(python) = &*process.python.borrow() {
+            python.name(&mut symbols);
         }
         Self { symbols, images }
     }
@@ -57,9 +64,11 @@ impl<'a> Names<'a> {
                 file: String::new(),
                 line: 0,
                 is_inlined: false,
+                is_interpreted: false,
             }];
         }
         let texts = &self.symbols.texts;
+        let is_interpreted = location.is_some_and(|location| location.mapping.is_none());
         let frames = lines.iter().enumerate().map(|(at, &line)| {
             let function = self.symbols.function(line);
             Frame {
@@ -67,6 +76,7 @@ impl<'a> Names<'a> {
                 file: texts.get(function.file).to_owned(),
                 line: line.line,
                 is_inlined: at + 1 < lines.len(),
+                is_interpreted,
             }
         });
         frames.collect()

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::names::Names;
-use crate::text::{MAX_LINES, fit, frames_of_each, without_starts};
+use crate::text::{MAX_LINES, fit, frames_of_each, without_interpreter, without_starts};
 
 /// The maximum number of frames of a stack in a profile.
 const MAX_FRAMES: usize = 512;
@@ -177,8 +177,8 @@ impl Profile {
             let head = format!("{value_shown} {}  {count} samples", part.trim_start());
             let named: Vec<_> = frames.iter().flat_map(|&at| names.frames(at)).collect();
             let named = match is_all {
-                true => &named[..],
-                false => without_starts(&named),
+                true => named.iter().collect(),
+                false => without_interpreter(without_starts(&named)),
             };
             let mut lines = vec![String::new(), head];
             lines.extend(

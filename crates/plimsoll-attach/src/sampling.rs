@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use crate::process::Process;
 use crate::profile::{Profile, Values};
+use crate::stacks::StackReader;
 use crate::tasks::{self, Position, Task, Turns};
-use crate::view::Process;
 
 /// The share of one processor that the rounds may take.
 const MAX_SHARE: f64 = 0.03;
@@ -30,7 +31,7 @@ struct Known {
 pub(crate) fn sample(process: &Process, values: Values, duration: Duration, rate: u32) -> Profile {
     let period = Duration::from_secs(1) / rate.max(1);
     let pid = process.target.pid;
-    let mut reader = process.stacks();
+    let mut reader = StackReader::new(process);
     let mut profile = Profile::new(values);
     let mut known: HashMap<i32, Known> = HashMap::new();
     let (mut began, mut last, mut rounds) = (Instant::now(), Instant::now(), 0_u64);

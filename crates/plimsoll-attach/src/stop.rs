@@ -51,16 +51,18 @@ pub(crate) enum NotStopped {
     Failed(String),
 }
 
-/// Copies registers and stack of a running thread.
+/// Copies registers and stack of a running thread. Calls `while_stopped` before it goes on.
 pub(crate) fn copy(
     pid: i32,
     tid: i32,
     mappings: &[Mapping],
     memory: &ProcessMemory,
+    while_stopped: &mut (dyn FnMut() + Send),
 ) -> Result<Stopped, NotStopped> {
     std::thread::scope(|scope| {
         let tracer = std::thread::Builder::new().name("tracer".into());
-        let tracer = tracer.spawn_scoped(scope, || trace(pid, tid, mappings, memory));
+        let tracer =
+            tracer.spawn_scoped(scope, || trace(pid, tid, mappings, memory, while_stopped));
         match tracer.map(std::thread::ScopedJoinHandle::join) {
             Ok(Ok(copied)) => copied,
             Ok(Err(_)) => Err(NotStopped::Failed("the tracing thread panicked".into())),
@@ -74,6 +76,7 @@ fn trace(
     tid: i32,
     mappings: &[Mapping],
     memory: &ProcessMemory,
+    while_stopped: &mut (dyn FnMut() + Send),
 ) -> Result<Stopped, NotStopped> {
     // The stop lasts while this thread waits for a processor. Without permission, it keeps its priority.
     // SAFETY: the call changes the priority of this thread only, which ends soon.
@@ -102,6 +105,7 @@ fn trace(
         let end = maps::at(mappings, from).map(|mapping| mapping.range.end);
         let length = end.map_or(UNKNOWN_STACK, |end| end - from).min(MAX_STACK);
         let length = memory.copy(from, &mut stack[..length]);
+        while_stopped();
         (registers, arch::is_in_call(&raw), length)
     });
     // A signal that was about to be delivered is handed on.

@@ -7,7 +7,8 @@ use plimsoll_command::report::measure::{alone, share};
 
 use crate::names::{Frame, Names};
 use crate::owners::Memory;
-use crate::view::{Activity, Process, View};
+use crate::process::Process;
+use crate::view::{Activity, View};
 
 /// The most lines without `--all`.
 pub(crate) const MAX_LINES: usize = 60;
@@ -122,6 +123,34 @@ pub(crate) fn without_starts(frames: &[Frame]) -> &[Frame] {
         }
         frames => frames,
     }
+}
+
+/// Returns a stack that contains functions of Python without the interpreter's functions that led from the innermost of
+/// them to the leaf, which would hide them.
+pub(crate) fn without_interpreter(frames: &[Frame]) -> Vec<&Frame> {
+    let first = frames.iter().position(|frame| frame.is_interpreted);
+    let hidden = 1..first.unwrap_or(0);
+    let all = frames.iter().enumerate();
+    all.filter(|(at, _)| !hidden.contains(at))
+        .map(|(_, frame)| frame)
+        .collect()
+}
+
+/// Returns the line that shows a function.
+pub(crate) fn frame_line(frame: &Frame) -> String {
+    let file = frame.file.rsplit('/').next().unwrap_or_default();
+    let place = match (file, frame.line) {
+        ("", _) => String::new(),
+        (file, 0) => format!("  {file}"),
+        (file, line) => format!("  {file}:{line}"),
+    };
+    let inlined = if frame.is_inlined { " (inline)" } else { "" };
+    let name = match frame.is_interpreted {
+        // The name contains the file, as everywhere without place.
+        true => frame.name.split(" (").next().unwrap_or_default(),
+        false => &frame.name,
+    };
+    format!("    {name}{inlined}{place}")
 }
 
 /// Returns the stack of a waiting thread without the functions of the C library by which it waits, but for the one that
@@ -311,23 +340,14 @@ fn group_lines(
         .flat_map(|&frame| names.frames(frame))
         .collect();
     let frames = match extent.is_all {
-        true => &frames[..],
-        false if group.activity.common.starts_with("waiting") => {
-            without_wait(without_starts(&frames))
-        }
-        false => without_starts(&frames),
+        true => frames.iter().collect(),
+        false => without_interpreter(match group.activity.common.starts_with("waiting") {
+            true => without_wait(without_starts(&frames)),
+            false => without_starts(&frames),
+        }),
     };
     let shown = if frames.len() <= most { most } else { most - 1 };
-    for frame in frames.iter().take(shown) {
-        let file = frame.file.rsplit('/').next().unwrap_or_default();
-        let line = match (file, frame.line) {
-            ("", _) => String::new(),
-            (file, 0) => format!("  {file}"),
-            (file, line) => format!("  {file}:{line}"),
-        };
-        let inlined = if frame.is_inlined { " (inline)" } else { "" };
-        lines.push(format!("    {}{inlined}{line}", frame.name));
-    }
+    lines.extend(frames.iter().take(shown).map(|frame| frame_line(frame)));
     if frames.len() > shown {
         lines.push(format!("    ... {} more frames", frames.len() - shown));
     }

@@ -9,10 +9,8 @@ use plimsoll_command::failure::Failure;
 use plimsoll_watch::watch::find;
 
 use crate::calls;
-use crate::images::Images;
-use crate::maps::{self, Mapping};
-use crate::memory::ProcessMemory;
 use crate::owners::Memory;
+use crate::process::Process;
 use crate::refusal::Target;
 use crate::stacks::{Stack, StackReader};
 use crate::tasks::{self, Blocked, Descriptors, Position, Task};
@@ -21,14 +19,6 @@ use crate::waits::{Kind, Waits};
 /// The names of Plimsoll's threads: the one that serves pages, and the one of each program that contains Plimsoll.
 const SERVER: &str = "plimsoll-http";
 const MAINTENANCE: &str = "plimsoll-maint";
-
-/// The process whose parts are read.
-pub(crate) struct Process {
-    pub(crate) target: Target,
-    pub(crate) memory: ProcessMemory,
-    pub(crate) mappings: Vec<Mapping>,
-    pub(crate) images: Images,
-}
 
 /// All that was read of a process.
 pub(crate) struct View {
@@ -57,37 +47,6 @@ pub(crate) struct Activity {
     pub(crate) object: String,
 }
 
-impl Process {
-    /// Opens a process after its check.
-    ///
-    /// # Errors
-    /// It has ended, or its mappings must not be read.
-    pub(crate) fn open(target: Target) -> Result<Self, Failure> {
-        let pid = target.pid;
-        let fail = |error: std::io::Error| match target.exists() {
-            true => Failure::new(format!("process {pid}"), error),
-            false => target.ended(),
-        };
-        let memory = ProcessMemory::open(pid).map_err(fail)?;
-        let mappings = maps::maps(pid).map_err(fail)?;
-        if mappings.is_empty() {
-            return Err(target.ended());
-        }
-        let images = Images::read(pid, &mappings, &memory);
-        Ok(Self {
-            target,
-            memory,
-            mappings,
-            images,
-        })
-    }
-
-    /// Returns a reader of the stacks of its threads.
-    pub(crate) fn stacks(&self) -> StackReader<'_> {
-        StackReader::new(self.target.pid, &self.memory, &self.images, &self.mappings)
-    }
-}
-
 impl View {
     /// Reads a process.
     ///
@@ -101,7 +60,7 @@ impl View {
             ..
         } = process.target;
         let mut tasks = tasks::all(pid, has_own_numbers);
-        let mut reader = process.stacks();
+        let mut reader = StackReader::new(process);
         let stacks: Vec<Stack> = tasks.iter_mut().map(|task| reader.read(task)).collect();
         let (stops, longest_stop) = (reader.stops, reader.longest_stop);
         let waits = Waits::read(&tasks, &process.memory);

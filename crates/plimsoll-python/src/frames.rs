@@ -6,8 +6,9 @@ use plimsoll_unwind::walk::{End, Frames};
 use crate::layout::{Innermost, Instruction};
 use crate::lines;
 use crate::memory::Memory;
+use crate::names::Names;
 use crate::runtime::Python;
-use plimsoll_core::interpreter::names::{self, MAX_FILE, MAX_NAME, Source};
+use plimsoll_core::interpreter::names::{MAX_FILE, MAX_NAME, Source};
 use plimsoll_core::interpreter::{Execution, Found, Functions};
 
 /// From this owner on, a frame has no function: it is the record of an execution of the loop.
@@ -38,9 +39,10 @@ impl Counts {
 }
 
 /// Fills the buffers with functions within `limit`.
-pub(crate) fn read<M: Memory>(
+pub(crate) fn read<M: Memory, N: Names>(
     python: &Python,
     reader: &mut M,
+    names: &mut N,
     thread: usize,
     to: &mut Functions,
     limit: Limit,
@@ -49,6 +51,7 @@ pub(crate) fn read<M: Memory>(
     let mut read = Read {
         python,
         reader,
+        names,
         to,
         limit,
         may_keep,
@@ -65,9 +68,10 @@ pub(crate) fn read<M: Memory>(
     }
 }
 
-struct Read<'a, M> {
+struct Read<'a, M, N> {
     python: &'a Python,
     reader: &'a mut M,
+    names: &'a mut N,
     to: &'a mut Functions,
     limit: Limit,
     may_keep: &'a mut dyn FnMut() -> bool,
@@ -76,7 +80,7 @@ struct Read<'a, M> {
     steps: usize,
 }
 
-impl<M: Memory> Read<'_, M> {
+impl<M: Memory, N: Names> Read<'_, M, N> {
     /// Reads all frames; `None` if the chain cannot be followed to its end.
     fn all(&mut self, thread: usize) -> Option<()> {
         match self.python.layout.innermost {
@@ -260,8 +264,8 @@ impl<M: Memory> Read<'_, M> {
             start_line as usize,
         ];
         let key = key.into_iter().fold(0, mixed);
-        names::cached(key)
-            .or_else(|| self.intern(key, [name, file, table], start_line, instruction))
+        let known = self.names.cached(key);
+        known.or_else(|| self.intern(key, [name, file, table], start_line, instruction))
     }
 
     #[cold]
@@ -286,7 +290,7 @@ impl<M: Memory> Read<'_, M> {
             file,
             start_line,
         };
-        (self.may_keep)().then(|| names::intern(key, source, line))?
+        (self.may_keep)().then(|| self.names.intern(key, source, line))?
     }
 }
 

@@ -1,7 +1,7 @@
 //! The offsets of fields in the interpreter's structures, in bytes.
 
 use crate::lines::Table;
-use crate::memory::{Memory, Reader};
+use crate::memory::Memory;
 
 /// The layout of one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,10 +277,10 @@ const PUBLISHED: [Indices; 2] = [
 
 /// Reads the published offsets at the beginning of the runtime's state; `None` if these are of another
 /// version, or of a build without the global lock.
-pub(crate) fn published(reader: &mut Reader, runtime: usize) -> Option<Layout> {
+pub(crate) fn published(reader: &mut impl Memory, runtime: usize) -> Option<Layout> {
     /// A larger offset is no field of these structures.
     const MAX_OFFSET: usize = 1 << 16;
-    let mut word = |index: usize| reader.word(runtime + 8 * index);
+    let mut word = |index: usize| reader.field(runtime, 8 * index);
     if word(0)? as u64 != COOKIE {
         return None;
     }

@@ -10,7 +10,7 @@
 //!
 //! A blocked thread changes nothing, so its frames are consistent, and keep their functions and names
 //! in memory. Another thread reads them by copies of the memory, and then checks that the thread did
-//! not move. Only then are new names kept.
+//! not move. Only then are new names kept. In the same way, [`OtherProcess`] reads the threads of another process.
 
 #![cfg(all(
     target_os = "linux",
@@ -23,9 +23,14 @@ mod frames;
 mod layout;
 mod lines;
 mod memory;
+mod names;
+mod other_process;
 mod runtime;
 mod source;
 mod states;
 mod thread;
 
+pub use memory::Copies;
+pub use other_process::OtherProcess;
+pub use runtime::is_python;
 pub use source::Source;

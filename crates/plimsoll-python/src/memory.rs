@@ -88,10 +88,26 @@ impl Memory for Reader {
 /// The number of pages that [`CopiedPages`] keeps.
 const COPIES: usize = 32;
 
+/// A method of copying memory that changes meanwhile.
+pub trait Copies {
+    /// Copies words from an address at which a page begins, as far as memory is readable. Returns the number of bytes.
+    fn copy(&self, address: usize, to: &mut [usize]) -> usize;
+}
+
+/// Copies memory of this process.
+pub(crate) struct OwnProcess;
+
+impl Copies for OwnProcess {
+    fn copy(&self, address: usize, to: &mut [usize]) -> usize {
+        copied_memory::copy(address, to)
+    }
+}
+
 /// Reads memory that other threads may free and unmap meanwhile, from copies of its pages that the
 /// kernel makes. A page is copied at the first access, and again after [`CopiedPages::begin`]. Allocates:
 /// not for hooks.
-pub(crate) struct CopiedPages {
+pub(crate) struct CopiedPages<C> {
+    copies: C,
     /// The starts of the copied pages; 0 for none.
     pages: [usize; COPIES],
     /// The copies, made as they are needed.
@@ -100,9 +116,10 @@ pub(crate) struct CopiedPages {
     next: usize,
 }
 
-impl CopiedPages {
-    pub(crate) fn new() -> Self {
+impl<C: Copies> CopiedPages<C> {
+    pub(crate) fn new(copies: C) -> Self {
         Self {
+            copies,
             pages: [0; COPIES],
             words: Vec::new(),
             next: 0,
@@ -129,7 +146,7 @@ impl CopiedPages {
         }
         // A failed copy may have changed the place.
         self.pages[at] = 0;
-        if copied_memory::copy(page, &mut self.words[at][..]) != PAGE {
+        if self.copies.copy(page, &mut self.words[at][..]) != PAGE {
             return None;
         }
         self.pages[at] = page;
@@ -138,7 +155,7 @@ impl CopiedPages {
     }
 }
 
-impl Memory for CopiedPages {
+impl<C: Copies> Memory for CopiedPages<C> {
     fn read<T: Integer>(&mut self, address: usize) -> Option<T> {
         if address % size_of::<T>() != 0 {
             return None;
@@ -167,7 +184,7 @@ mod tests {
     #[test]
     fn unreadable_and_unaligned_addresses_are_refused() {
         refuses(Reader::new());
-        refuses(CopiedPages::new());
+        refuses(CopiedPages::new(OwnProcess));
     }
 
     fn refuses(mut reader: impl Memory) {
@@ -189,7 +206,7 @@ mod tests {
     fn copies_are_of_the_time_since_the_beginning() {
         let page = pages::map(PAGE).unwrap();
         let at = page as *mut usize;
-        let mut copies = CopiedPages::new();
+        let mut copies = CopiedPages::new(OwnProcess);
         let write = |value| {
             // SAFETY: the page was mapped above, and no other code uses it.
             unsafe { at.write(value) };
@@ -212,7 +229,7 @@ mod tests {
     fn more_pages_are_read_than_copies_are_kept() {
         let first = pages::map(3 * COPIES * PAGE).unwrap();
         let at = |page: usize| first + page * PAGE + 8;
-        let mut copies = CopiedPages::new();
+        let mut copies = CopiedPages::new(OwnProcess);
         for page in 0..3 * COPIES {
             // SAFETY: within the pages that were mapped above.
             unsafe { (at(page) as *mut usize).write(page) };

@@ -1,4 +1,4 @@
-//! The interpreter in this process.
+//! The interpreter in a process.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -8,9 +8,9 @@ use plimsoll_process::loader;
 use plimsoll_sys::os::files;
 
 use crate::layout::{self, Layout};
-use crate::memory::{Memory as _, Reader};
+use crate::memory::{Memory, Reader};
 
-/// What is known of the interpreter in this process.
+/// What is known of the interpreter in a process.
 #[derive(Debug)]
 pub(crate) struct Python {
     pub(crate) layout: Layout,
@@ -24,7 +24,7 @@ pub(crate) struct Python {
     pub(crate) own_code: Range<usize>,
 }
 
-/// Set once.
+/// The interpreter in this process. Set once.
 pub(crate) static FOUND: OnceLock<Python> = OnceLock::new();
 
 /// Looks for the interpreter among the loaded objects, unless it is known. Takes the loader's lock: not for
@@ -39,35 +39,50 @@ fn look_up() -> Option<Python> {
         return None;
     }
     let symbol = |name: &CStr| Some(loader::function(name) as usize).filter(|&at| at != 0);
-    let mut reader = Reader::new();
-    let version = version(&mut reader, symbol)?;
-    let runtime = symbol(c"_PyRuntime")?;
-    let layout = match version {
-        ..=12 => layout::listed(version)?,
-        _ => layout::published(&mut reader, runtime)?,
-    };
-    let eval = symbol(c"_PyEval_EvalFrameDefault")?;
-    let loop_code = match layout.is_on_stack() {
-        true => None,
-        false => {
-            let function = loader::Exported::at(eval)?;
-            Some(eval..eval.checked_add(function.size)?)
-        }
-    };
-    let own_code = codes.into_iter().find(|code| code.contains(&eval));
-    Some(Python {
-        layout,
-        runtime,
-        code_type: symbol(c"PyCode_Type")?,
-        loop_code,
-        own_code: own_code.unwrap_or_default(),
-    })
+    let size = |at: usize| Some(loader::Exported::at(at)?.size);
+    Python::read(&mut Reader::new(), codes, symbol, size)
+}
+
+impl Python {
+    /// Reads what is needed of an interpreter. `codes` are ranges of code of programs and libraries with its name;
+    /// `symbol` returns the address of an exported symbol, and `size` the size of the function at an address.
+    pub(crate) fn read(
+        memory: &mut impl Memory,
+        codes: Vec<Range<usize>>,
+        symbol: impl Fn(&CStr) -> Option<usize>,
+        size: impl Fn(usize) -> Option<usize>,
+    ) -> Option<Self> {
+        let version = version(memory, &symbol)?;
+        let runtime = symbol(c"_PyRuntime")?;
+        let layout = match version {
+            ..=12 => layout::listed(version)?,
+            _ => layout::published(memory, runtime)?,
+        };
+        let eval = symbol(c"_PyEval_EvalFrameDefault")?;
+        let loop_code = match layout.is_on_stack() {
+            true => None,
+            false => Some(eval..eval.checked_add(size(eval)?)?),
+        };
+        let own_code = codes.into_iter().find(|code| code.contains(&eval));
+        Some(Self {
+            layout,
+            runtime,
+            code_type: symbol(c"PyCode_Type")?,
+            loop_code,
+            own_code: own_code.unwrap_or_default(),
+        })
+    }
+}
+
+/// Returns whether the file at a path may contain an interpreter, by its name.
+pub fn is_python(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    name.starts_with(b"python") || name.starts_with(b"libpython")
 }
 
 /// Returns the code of each program and library whose file name begins like Python's. An interpreter
 /// within a program of another name is found only if the program loads a library of such a name.
 fn codes_of_python() -> Vec<Range<usize>> {
-    let is_python = |name: &[u8]| name.starts_with(b"python") || name.starts_with(b"libpython");
     let mut codes = Vec::new();
     loader::each_object(|object| {
         let own;
@@ -79,8 +94,7 @@ fn codes_of_python() -> Vec<Range<usize>> {
             }
             path => path,
         };
-        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-        if is_python(name) {
+        if is_python(path) {
             let parts = object.segments();
             let code = |part: &loader::Segment| {
                 part.kind == loader::LOAD && part.flags & loader::EXECUTABLE != 0
@@ -97,7 +111,7 @@ fn codes_of_python() -> Vec<Range<usize>> {
 
 /// Returns the minor version: by its number, which exists from 3.11 on, or by functions that first
 /// appeared in it.
-fn version(reader: &mut Reader, symbol: impl Fn(&CStr) -> Option<usize>) -> Option<u32> {
+fn version(reader: &mut impl Memory, symbol: impl Fn(&CStr) -> Option<usize>) -> Option<u32> {
     if let Some(number) = symbol(c"Py_Version") {
         let number = reader.word(number)?;
         return (number >> 24 == 3).then_some((number >> 16) as u32 & 0xff);

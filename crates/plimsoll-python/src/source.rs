@@ -4,6 +4,7 @@ use plimsoll_core::interpreter::{Found, FrameSource, Functions, OtherThreads};
 use plimsoll_process::deep_stacks::Limit;
 
 use crate::memory::Reader;
+use crate::names::Interned;
 use crate::runtime::FOUND;
 use crate::states::States;
 use crate::{frames, runtime, thread};
@@ -21,7 +22,15 @@ impl FrameSource for Source {
         let python = FOUND.get()?;
         let mut reader = Reader::new();
         let thread = thread::state(&python.layout, &mut reader)?;
-        let counts = frames::read(python, &mut reader, thread, functions, limit, &mut || true);
+        let counts = frames::read(
+            python,
+            &mut reader,
+            &mut Interned,
+            thread,
+            functions,
+            limit,
+            &mut || true,
+        );
         counts.found(python)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The interpreter links the states of all threads in lists. Each contains the C library's identifier of
 //! its thread. The kernel reports for a thread's number where the C library keeps the thread's list of
-//! robust mutexes: in glibc, at a fixed distance from the identifier.
+//! robust mutexes: at a fixed distance from the identifier. In another process, which may have another C library, the
+//! distance is that to the nearest identifier.
 //!
 //! Threads change the lists meanwhile. The walk is bounded, and a state counts only if it contains the
 //! identifier of the thread when the thread is read.
@@ -14,68 +15,89 @@ use plimsoll_sys::os::clock;
 use plimsoll_sys::os::syscall::call3;
 
 use crate::frames;
-use crate::memory::{CopiedPages, Memory};
+use crate::memory::{CopiedPages, Copies, Memory, OwnProcess};
+use crate::names::Interned;
 use crate::runtime::{FOUND, Python};
 
 /// The maximum number of states that are listed. A list that leads back into itself ends there.
 const MAX_STATES: usize = 1 << 14;
+
+/// No C library's structure of a thread, which begins with the identifier and contains the list, is larger.
+const MAX_DISTANCE: usize = 4096;
 
 /// The states are listed again if the time since then is this many times the CPU time that it took. So
 /// listing takes at most this part of a processor.
 const REST: u64 = 1000;
 
 /// The states of the threads at one time, and the memory that was copied for one of them.
-pub(crate) struct States {
-    pub(crate) memory: CopiedPages,
+pub(crate) struct States<C> {
+    pub(crate) memory: CopiedPages<C>,
     /// By the identifier of the thread.
     states: HashMap<usize, usize>,
     /// The time from which on the states may be listed again.
     list_again_ns: u64,
-    /// The distance from a thread's identifier to its list of robust mutexes.
+    /// The distance from a thread's identifier to its list of robust mutexes, if it is known.
     distance: Option<usize>,
 }
 
-impl States {
+impl States<OwnProcess> {
     /// Allocates: not for hooks.
     pub(crate) fn new() -> Self {
         // SAFETY: the call has no arguments and no effects.
         let own = unsafe { libc::pthread_self() } as usize;
         Self {
-            memory: CopiedPages::new(),
+            distance: robust_list(0).map(|list| list.wrapping_sub(own)),
+            ..Self::with_copies(OwnProcess)
+        }
+    }
+}
+
+impl<C: Copies> States<C> {
+    pub(crate) fn with_copies(copies: C) -> Self {
+        Self {
+            memory: CopiedPages::new(copies),
             states: HashMap::default(),
             list_again_ns: 0,
-            distance: robust_list(0).map(|list| list.wrapping_sub(own)),
+            distance: None,
         }
     }
 
     /// Returns the address of the state of the thread with a number, if it has one. Lists the states at
     /// the first call, and again if the list lacks the thread. Discards all memory that was copied before.
     pub(crate) fn state(&mut self, python: &Python, thread: i32) -> Option<usize> {
-        let identifier = robust_list(thread)?.wrapping_sub(self.distance?);
+        let list = robust_list(thread)?;
         self.memory.begin();
-        if let Some(state) = self.listed(python, identifier) {
+        if let Some(state) = self.listed(python, list) {
             return Some(state);
         }
         if clock::now() < self.list_again_ns {
             return None;
         }
         let began = clock::thread_cpu();
-        self.states = list(python, &mut self.memory);
+        self.states = all_states(python, &mut self.memory);
         let took = clock::thread_cpu().saturating_sub(began);
         self.list_again_ns = clock::now() + REST * took;
         self.memory.begin();
-        self.listed(python, identifier)
+        if self.distance.is_none() {
+            let distances = self
+                .states
+                .keys()
+                .map(|&identifier| list.wrapping_sub(identifier));
+            self.distance = distances.filter(|&distance| distance < MAX_DISTANCE).min();
+        }
+        self.listed(python, list)
     }
 
-    /// Returns the state with an identifier, if it still has it.
-    fn listed(&mut self, python: &Python, identifier: usize) -> Option<usize> {
+    /// Returns the state of the thread with this list of robust mutexes, if it still has its identifier.
+    fn listed(&mut self, python: &Python, list: usize) -> Option<usize> {
+        let identifier = list.wrapping_sub(self.distance?);
         let state = *self.states.get(&identifier)?;
         let found = self.memory.field(state, python.layout.thread_identifier)?;
         (found == identifier).then_some(state)
     }
 }
 
-impl OtherThreads for States {
+impl OtherThreads for States<OwnProcess> {
     fn read(
         &mut self,
         thread: i32,
@@ -86,7 +108,15 @@ impl OtherThreads for States {
         let python = FOUND.get()?;
         let state = self.state(python, thread)?;
         let memory = &mut self.memory;
-        let counts = frames::read(python, memory, state, functions, limit, is_unmoved);
+        let counts = frames::read(
+            python,
+            memory,
+            &mut Interned,
+            state,
+            functions,
+            limit,
+            is_unmoved,
+        );
         counts.found(python)
     }
 }
@@ -94,16 +124,16 @@ impl OtherThreads for States {
 /// Lists the states by the identifiers of their threads. Of several states with the same identifier, the
 /// oldest counts: the creator of a thread makes its state, which contains the creator's identifier until
 /// the thread begins. A thread that runs several interpreters has its first state in the oldest.
-fn list(python: &Python, memory: &mut CopiedPages) -> HashMap<usize, usize> {
+fn all_states(python: &Python, memory: &mut impl Memory) -> HashMap<usize, usize> {
     let mut found = HashMap::default();
     // Whatever was listed until a list could not be followed is complete.
-    let _ = list_all(python, memory, &mut found);
+    let _ = add_states(python, memory, &mut found);
     found
 }
 
-fn list_all(
+fn add_states(
     python: &Python,
-    memory: &mut CopiedPages,
+    memory: &mut impl Memory,
     found: &mut HashMap<usize, usize>,
 ) -> Option<()> {
     let layout = &python.layout.states;

@@ -132,6 +132,7 @@ pub fn walk_from_registers(
     modules: &ModuleList,
     context: &mut Context,
     frames: Frames<'_>,
+    note: impl FnMut(usize, usize),
 ) -> Walk {
     let walker = Walker {
         at: registers,
@@ -145,7 +146,7 @@ pub fn walk_from_registers(
         believed_records: 0,
         rules: (0, 0),
     };
-    walker.walk(frames, |_, _| {})
+    walker.walk(frames, note)
 }
 
 enum Step {

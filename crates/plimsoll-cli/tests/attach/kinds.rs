@@ -81,28 +81,6 @@ fn a_stripped_program_has_modules_and_offsets() {
 }
 
 #[test]
-fn python_has_native_frames() {
-    let mut target = Target::start(Command::new("python3").args([
-        "-c",
-        "import sys; print('ready', flush=True); sys.stdin.read()",
-    ]));
-    if target.line() != "ready\n" {
-        skip!("python3 is not installed");
-        return;
-    }
-    let pid = target.pid();
-    let view = wait_for("the read", || {
-        let view = json(pid);
-        (view["threads"][0]["system_call"] == "read").then_some(view)
-    });
-    let functions = functions(&view["threads"][0]);
-    let is_evaluation =
-        |name: &&str| name.contains("_PyEval_EvalFrameDefault") || name.contains("+0x");
-    assert!(functions.iter().any(is_evaluation), "{functions:?}");
-    assert_eq!(view["threads"][0]["stack"]["is_complete"], true, "{view}");
-}
-
-#[test]
 fn redis_has_its_threads() {
     let directory = Directory::new("attach-redis");
     let socket = directory.path("socket");

@@ -9,6 +9,7 @@
 mod command;
 
 mod kinds;
+mod python;
 mod refusals;
 mod samples;
 mod target;

@@ -10,7 +10,7 @@ use plimsoll_unwind::walk::{End, Frames, Walk};
 use super::{Execution, Found, Functions, OtherThreads, source};
 
 /// The maximum number of native frames of a merged stack, and of functions.
-pub(super) const MAX_FRAMES: usize = 1040;
+pub const MAX_FRAMES: usize = 1040;
 
 /// The memory for one merge. Too much for the stack of a signal handler.
 pub struct Buffers {
@@ -36,6 +36,11 @@ impl Buffers {
     /// Returns the positions, which the walk fills in.
     pub fn positions(&mut self) -> &mut [usize] {
         &mut self.positions
+    }
+
+    /// Returns the functions, which a reader fills in.
+    pub fn functions(&mut self) -> &mut Functions {
+        &mut self.functions
     }
 }
 
@@ -92,12 +97,23 @@ pub fn merge_blocked<'a>(
     } = blocked;
     let limit = limit.at_most(MAX_FRAMES);
     let found = threads.read(thread, &mut buffers.functions, limit, is_unmoved)?;
+    merge_found(native, buffers, limit, &found)
+}
+
+/// Does the same with functions that were read before, into the buffers and within `limit`, at most
+/// [`MAX_FRAMES`] frames.
+pub fn merge_found<'a>(
+    native: Native<'_>,
+    buffers: &'a mut Buffers,
+    limit: Limit,
+    found: &Found,
+) -> Option<(&'a [usize], End)> {
     let positions = &buffers.positions[..native.frames.len().min(MAX_FRAMES)];
     let executions = &buffers.functions.executions[..found.executions];
     if found.loop_code.is_none() && !are_on_stack(executions, positions, native.is_whole()) {
         return None;
     }
-    Some(place(native, buffers, &found, limit))
+    Some(place(native, buffers, found, limit))
 }
 
 /// Returns whether the records of executions are on the native stack with these positions, in their

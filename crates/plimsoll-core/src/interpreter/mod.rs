@@ -19,7 +19,7 @@ pub mod names;
 use std::sync::OnceLock;
 
 pub use frame_source::{Execution, Found, FrameSource, Functions, OtherThreads};
-pub use merge::{Blocked, Buffers, Native, merge, merge_blocked};
+pub use merge::{Blocked, Buffers, MAX_FRAMES, Native, merge, merge_blocked, merge_found};
 
 /// The source of the interpreter in this process, once one was found.
 static SOURCE: OnceLock<&'static dyn FrameSource> = OnceLock::new();

@@ -83,6 +83,7 @@ fn read_both_ends(python: &Python, thread: usize, limit: Limit) -> (Vec<String>,
     let counts = read(
         python,
         &mut reader,
+        &mut crate::names::Interned,
         thread,
         &mut functions,
         limit,
