@@ -33,3 +33,5 @@ mod tasks;
 mod text;
 mod view;
 mod waits;
+
+pub use refusal::readable_processes;

@@ -163,21 +163,53 @@ fn missing(pid: i32, error: &io::Error) -> String {
     }
 }
 
+/// Returns whether a process with this status has `CAP_SYS_PTRACE`.
+fn has_capability(status: &str) -> bool {
+    let capabilities = field(status, "CapEff").and_then(|set| u64::from_str_radix(set, 16).ok());
+    capabilities.unwrap_or(0) >> CAP_SYS_PTRACE & 1 == 1
+}
+
+/// Returns the value of `kernel.yama.ptrace_scope`; 0 without Yama.
+fn ptrace_scope() -> u32 {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
+    scope
+        .and_then(|scope| scope.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// Returns which processes this command may read, as far as the user and the system decide it.
+///
+/// # Errors
+/// It may read none that it did not start: the reason, with what to do.
+pub fn readable_processes() -> Result<&'static str, String> {
+    let own = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    match (ptrace_scope(), has_capability(&own)) {
+        (3, _) => Err(SCOPE_3.into()),
+        (_, true) => Ok("any process (CAP_SYS_PTRACE)"),
+        (0, false) => Ok("processes of this user"),
+        (scope, false) => Err(forbids(scope)),
+    }
+}
+
+const SCOPE_3: &str = "kernel.yama.ptrace_scope is 3, which forbids it until the system restarts";
+
+fn forbids(scope: u32) -> String {
+    format!(
+        "kernel.yama.ptrace_scope is {scope}, which forbids it to this user; run as root, or run `sysctl kernel.yama.ptrace_scope=0`"
+    )
+}
+
 /// Returns the line of a passed check, or the reason why the process must not be read.
 fn permission(pid: i32, status: &str) -> Result<String, String> {
     let own = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let capabilities = field(&own, "CapEff").and_then(|set| u64::from_str_radix(set, 16).ok());
-    let may_trace = capabilities.unwrap_or(0) >> CAP_SYS_PTRACE & 1 == 1;
+    let may_trace = has_capability(&own);
     let user = |status: &str| {
         let users = field(status, "Uid").unwrap_or("");
         let effective = users.split_ascii_whitespace().nth(1);
         effective.and_then(|user| user.parse::<u32>().ok())
     };
     let (own_user, its_user) = (user(&own), user(status));
-    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
-    let scope: u32 = scope
-        .and_then(|scope| scope.trim().parse().ok())
-        .unwrap_or(0);
+    let scope = ptrace_scope();
     let error = match File::open(format!("/proc/{pid}/mem")) {
         Ok(_) if may_trace => return Ok("this user may read any process (CAP_SYS_PTRACE)".into()),
         Ok(_) => return Ok("it belongs to the same user".into()),
@@ -189,9 +221,7 @@ fn permission(pid: i32, status: &str) -> Result<String, String> {
     let shown = |user: Option<u32>| user.map_or("?".to_owned(), |user| user.to_string());
     Err(match error.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH) => "the process has just ended".into(),
-        Some(libc::EACCES | libc::EPERM) if scope == 3 => {
-            "kernel.yama.ptrace_scope is 3, which forbids it until the system restarts".into()
-        }
+        Some(libc::EACCES | libc::EPERM) if scope == 3 => SCOPE_3.into(),
         Some(libc::EACCES | libc::EPERM) if may_trace => {
             "the kernel forbids it although this user has CAP_SYS_PTRACE: the process is in an outer user namespace, or a security module protects it".into()
         }
@@ -206,9 +236,7 @@ fn permission(pid: i32, status: &str) -> Result<String, String> {
         Some(libc::EACCES | libc::EPERM) if !is_dumpable => {
             "it is protected, because its program is setuid or unreadable, or it called prctl(PR_SET_DUMPABLE, 0); run as root".into()
         }
-        Some(libc::EACCES | libc::EPERM) if scope > 0 => format!(
-            "kernel.yama.ptrace_scope is {scope}, which forbids it to this user; run as root, or run `sysctl kernel.yama.ptrace_scope=0`"
-        ),
+        Some(libc::EACCES | libc::EPERM) if scope > 0 => forbids(scope),
         _ => format!("its memory cannot be read: {error}"),
     })
 }

@@ -13,12 +13,12 @@ Examples:
   plimsoll attach 1234 --wall 10s                     what all threads do, by elapsed time
   plimsoll attach 1234 --cpu 10s --out cpu.pb.gz      a CPU profile, for `report`, `view` and `go tool pprof`
 
-The program needs no preparation, and nothing is changed in it. A blocked thread is not stopped. A running \
+The program needs no preparation, and none of its memory is changed. A blocked thread is not stopped. A running \
 thread is stopped while its registers and its stack are copied, for microseconds. Linux only.
 
 It needs the same user as the program, or root (CAP_SYS_PTRACE), and permission by \
-kernel.yama.ptrace_scope. In a container it needs the capability SYS_PTRACE. Threads of Python have native \
-frames only.
+kernel.yama.ptrace_scope. In a container it needs the capability SYS_PTRACE. `plimsoll doctor` says which \
+processes it may read.
 
 Exit status:
   0  success

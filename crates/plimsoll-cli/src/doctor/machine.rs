@@ -28,7 +28,7 @@ pub(super) fn section() -> Section {
         process::signal(&status, None),
         seccomp(&status),
         memory_of_itself(),
-        memory_of_children(ptrace_scope()),
+        attach(plimsoll_attach::readable_processes(), a_child_can_be_read()),
         address_space(),
         overcommit(&read("/proc/sys/vm/overcommit_memory")),
         memory_limit(cgroup::memory().and_then(|memory| memory.limit)),
@@ -258,49 +258,61 @@ fn memory_of_itself() -> Finding {
     }
 }
 
-/// Returns the value of `kernel.yama.ptrace_scope`, or an empty string without Yama.
-fn ptrace_scope() -> String {
-    read("/proc/sys/kernel/yama/ptrace_scope")
+/// Says which processes `plimsoll attach` may read.
+fn attach(readable: Result<&'static str, String>, is_permitted: Option<bool>) -> Finding {
+    const SUBJECT: &str = "plimsoll attach";
+    match (readable, is_permitted) {
+        (Ok(processes), Some(true)) => Finding::ok(SUBJECT, format!("may read {processes}")),
+        (Ok(_), Some(false)) => Finding::note(
+            SUBJECT,
+            "may read no process: process_vm_readv or ptrace is refused even for a child",
+        )
+        .so("in a container: permit both in the filter of system calls"),
+        (Ok(_), None) => Finding::note(SUBJECT, "no child process could be created for the check"),
+        (Err(reason), _) => Finding::note(SUBJECT, reason),
+    }
 }
 
-fn memory_of_children(scope: String) -> Finding {
-    const SUBJECT: &str = "ptrace";
-    let scope = match &*scope {
-        "" => "no Yama".to_owned(),
-        scope => format!("ptrace_scope {scope}"),
-    };
-    let says = match memory_of_a_child_is_read() {
-        Some(true) => "memory of a child can be read",
-        Some(false) => {
-            "memory of a child cannot be read; not required, since Plimsoll reads a process from \
-             within"
-        }
-        None => "no child process could be created for the check",
-    };
-    Finding::ok(SUBJECT, format!("{scope}: {says}"))
-}
-
-/// Returns whether a child's memory can be read; `None` if `fork` fails.
-fn memory_of_a_child_is_read() -> Option<bool> {
+/// Returns whether a child's memory can be read and its threads can be stopped; `None` if `fork` fails. Another child
+/// tries that, since a filter may end a process for it.
+fn a_child_can_be_read() -> Option<bool> {
     let word = 0x6c6f_6164_6c69_6e65;
-    // SAFETY: the child only calls `alarm` and `pause`, which are async-signal-safe. So locks that
-    // other threads held at the fork do not matter.
+    // SAFETY: the children only make system calls and access their own stacks. So locks that other threads held at the
+    // fork do not matter.
     unsafe {
-        let child = libc::fork();
-        if child < 0 {
-            return None;
-        }
-        if child == 0 {
+        let target = in_child(|| {
             // Ends the child even if this process ends first.
             libc::alarm(10);
             loop {
                 libc::pause();
             }
+        })?;
+        let reader = in_child(|| {
+            let is_seized = libc::ptrace(libc::PTRACE_SEIZE as _, target, 0_usize, 0_usize) == 0;
+            i32::from(!(is_seized && read_word(target, &word)))
+        });
+        let mut status = -1;
+        if let Some(reader) = reader {
+            libc::waitpid(reader, &raw mut status, 0);
         }
-        let is_read = read_word(child, &word);
-        libc::kill(child, libc::SIGKILL);
-        libc::waitpid(child, std::ptr::null_mut(), 0);
-        Some(is_read)
+        libc::kill(target, libc::SIGKILL);
+        libc::waitpid(target, std::ptr::null_mut(), 0);
+        reader.map(|_| libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0)
+    }
+}
+
+/// Calls `run` in a child process, which exits with the status that it returns. Returns the number of the child.
+///
+/// # Safety
+/// `run` must be async-signal-safe.
+unsafe fn in_child(run: impl FnOnce() -> i32) -> Option<libc::pid_t> {
+    // SAFETY: stated by the caller.
+    unsafe {
+        match libc::fork() {
+            ..0 => None,
+            0 => libc::_exit(run()),
+            child => Some(child),
+        }
     }
 }
 

@@ -55,3 +55,18 @@ fn sizes_are_printed_with_units() {
     assert_eq!(bytes(1536 << 10), "1.5 MiB");
     assert_eq!(bytes(10), "10 B");
 }
+
+#[test]
+fn what_attach_may_read_is_said() {
+    let says = |readable: Result<&'static str, &str>, is_permitted| {
+        let found = attach(readable.map_err(str::to_owned), is_permitted);
+        (found.level, found.says)
+    };
+    let all = Ok("any process (CAP_SYS_PTRACE)");
+    let expected = "may read any process (CAP_SYS_PTRACE)";
+    assert_eq!(says(all, Some(true)), (Level::Ok, expected.into()));
+    assert_eq!(says(all, Some(false)).0, Level::Note);
+    assert_eq!(says(all, None).0, Level::Note);
+    let reason = "kernel.yama.ptrace_scope is 1";
+    assert_eq!(says(Err(reason), Some(true)), (Level::Note, reason.into()));
+}
