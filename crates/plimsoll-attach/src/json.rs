@@ -1,5 +1,6 @@
 //! The view as JSON: one object.
 
+use plimsoll_process::deep_stacks::LEFT_OUT;
 use serde_json::{Value, json};
 
 use crate::calls;
@@ -57,8 +58,10 @@ pub(crate) fn nanoseconds(time: std::time::Duration) -> u64 {
 pub(crate) fn frames(frames: &[usize], names: &Names<'_>) -> Vec<Value> {
     let each = frames.iter().flat_map(|&address| {
         names.frames(address).into_iter().map(move |frame| {
+            // Addresses that stand for something else are no addresses of the process.
+            let is_code = !frame.is_interpreted && address != LEFT_OUT;
             json!({
-                "address": format!("{address:#x}"),
+                "address": is_code.then(|| format!("{address:#x}")),
                 "function": frame.name,
                 "file": frame.file,
                 "line": frame.line,

@@ -18,7 +18,8 @@ use plimsoll_command::http;
 use serde_json::{Value, json};
 use workload::Process;
 
-const SCHEMAS: [&str; 9] = [
+const SCHEMAS: [&str; 11] = [
+    "attach",
     "comparison",
     "growth",
     "history",
@@ -27,6 +28,7 @@ const SCHEMAS: [&str; 9] = [
     "processes",
     "report",
     "run",
+    "samples",
     "threads",
 ];
 
@@ -321,5 +323,21 @@ fn pages_of_a_program_and_its_post_mortem_file() {
         "workload.rs:",
     ] {
         assert!(summary.contains(part), "{part}: {summary}");
+    }
+}
+
+#[test]
+fn processes_that_are_read_from_outside_have_their_schemas() {
+    let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+    let pid = child.id().to_string();
+    let attach = |options: &[&str]| {
+        let arguments = [&["attach", &pid, "--json"], options].concat();
+        parsed(&stdout_of(&arguments))
+    };
+    let outputs = [attach(&[]), attach(&["--wall", "200ms"])];
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for (name, output) in ["attach", "samples"].into_iter().zip(outputs) {
+        describes(name, &output);
     }
 }
