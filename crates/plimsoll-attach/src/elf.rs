@@ -97,11 +97,13 @@ impl Elf {
         range_of(self.loaded().filter(|segment| segment.flags & PF_X != 0))
     }
 
-    /// Returns the address, as stated in the file, of the byte at an offset of a mapping of `length` bytes.
+    /// Returns the address, as stated in the file, of the byte at the start of an executable mapping of `length` bytes, by
+    /// its offset in the file.
     pub(crate) fn address_of(&self, offset: u64, length: u64) -> Option<u64> {
-        // The first segment with a byte in the mapping: its pages may contain the end of the one before.
+        // The first page may contain the end of the segment before, which is mapped elsewhere as well.
         let holds = |segment: &&Segment| {
-            offset < segment.offset.saturating_add(segment.file_size)
+            segment.flags & PF_X != 0
+                && offset < segment.offset.saturating_add(segment.file_size)
                 && segment.offset < offset.saturating_add(length)
         };
         let segment = self.loaded().find(holds)?;
@@ -265,6 +267,30 @@ mod tests {
             assert_eq!(entries[at].0, function);
         }
         assert_eq!(u32_at(&made.bytes, 8).unwrap() as usize, count);
+    }
+
+    #[test]
+    fn pages_with_the_ends_of_two_segments_belong_to_the_executable_one() {
+        let segment = |flags, offset: u64, address, size| Segment {
+            kind: PT_LOAD,
+            flags,
+            offset,
+            address,
+            file_size: size,
+            memory_size: size,
+        };
+        // As lld lays programs out.
+        let elf = Elf {
+            segments: vec![
+                segment(4, 0, 0, 0x15e94),
+                segment(4 | PF_X, 0x15ea0, 0x16ea0, 0x42b90),
+                segment(6, 0x58a30, 0x5aa30, 0x2d80),
+            ],
+            sections: (0, 0, 0),
+        };
+        assert_eq!(elf.address_of(0x15000, 0x44000), Some(0x16000));
+        assert_eq!(elf.address_of(0x20000, 0x1000), Some(0x21000));
+        assert_eq!(elf.address_of(0x5a000, 0x1000), None);
     }
 
     #[test]

@@ -58,6 +58,61 @@ fn a_static_program_of_glibc_has_names() {
     let _ = std::fs::remove_file(program);
 }
 
+/// The threads of the Rust program, their system calls, and their functions.
+const RUST: [(&str, &str, &str); 10] = [
+    ("mutex", "futex", "wait_for_mutex"),
+    ("condition", "futex", "wait_for_condition"),
+    ("rwlock", "futex", "wait_to_read"),
+    ("receive", "futex", "wait_to_receive"),
+    ("barrier", "futex", "wait_at_barrier"),
+    ("accept", "accept4", "wait_to_accept"),
+    ("packet", "recvfrom", "wait_for_packet"),
+    ("sleep", "clock_nanosleep", "wait_in_sleep"),
+    ("park", "futex", "wait_in_park"),
+    ("rust", "read", "wait_for_end"),
+];
+
+/// Checks that all threads of the Rust program, compiled with these options, have whole stacks.
+fn has_whole_stacks_of_rust(options: &[&str]) {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/attach/known.rs");
+    let directory = Directory::new("attach-rust");
+    let program = directory.path("rust");
+    let built = Command::new("rustc")
+        .args(["--edition=2021", "-g", "-o", &program, source])
+        .args(options)
+        .output()
+        .expect("a compiler of Rust");
+    let complaint = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{complaint}");
+    let mut target = Target::start(&mut Command::new(&program));
+    assert_eq!(target.line(), "ready\n");
+    let states: Vec<_> = RUST.iter().map(|&(name, call, _)| (name, call)).collect();
+    let view = target.wait_until_blocked(&states);
+    for (name, _, function) in RUST {
+        let thread = thread(&view, name);
+        let functions = functions(thread);
+        let of_program = |found: &&&str| found.ends_with(&format!("::{function}"));
+        assert!(
+            functions.iter().any(|found| of_program(&found)),
+            "{options:?}, {name}: {functions:?}"
+        );
+        let is_complete = &thread["stack"]["is_complete"];
+        assert_eq!(is_complete, true, "{options:?}, {name}: {functions:?}");
+    }
+}
+
+#[test]
+fn threads_of_rust_have_whole_stacks() {
+    has_whole_stacks_of_rust(&[]);
+    has_whole_stacks_of_rust(&["-O"]);
+    has_whole_stacks_of_rust(&["-O", "-Cforce-frame-pointers=yes"]);
+    has_whole_stacks_of_rust(&["-Copt-level=s", "-Cpanic=abort"]);
+    // The linkers lay out segments in different ways.
+    #[cfg(target_arch = "x86_64")]
+    has_whole_stacks_of_rust(&["-O", "-Clinker-features=-lld"]);
+    has_whole_stacks_of_rust(&["-O", "-Clink-arg=-Wl,-z,noseparate-code"]);
+}
+
 #[test]
 fn a_stripped_program_has_modules_and_offsets() {
     let Some(program) = build("stripped", "gcc", &["-O2", "-s", "-pthread"]) else {
