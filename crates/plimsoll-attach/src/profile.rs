@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::names::Names;
-use crate::text::{MAX_LINES, fit, frames_of_each, without_interpreter, without_starts};
+use crate::text::{MAX_LINES, fit, frames_of_each, of_program};
 
 /// The maximum number of frames of a stack in a profile.
 const MAX_FRAMES: usize = 512;
@@ -178,7 +178,7 @@ impl Profile {
             let named: Vec<_> = frames.iter().flat_map(|&at| names.frames(at)).collect();
             let named = match is_all {
                 true => named.iter().collect(),
-                false => without_interpreter(without_starts(&named)),
+                false => of_program(&named),
             };
             let mut lines = vec![String::new(), head];
             lines.extend(

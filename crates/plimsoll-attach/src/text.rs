@@ -116,18 +116,87 @@ pub(crate) fn fit(
 }
 
 /// Returns a stack without the functions that started its thread, unless it has no others.
-pub(crate) fn without_starts(frames: &[Frame]) -> &[Frame] {
+fn without_starts(frames: &[Frame]) -> &[Frame] {
     match frames {
         [rest @ .., last] if !rest.is_empty() && STARTS.contains(&&*last.name) => {
+            without_starts(rest)
+        }
+        // The main function that the compiler of Rust adds.
+        [rest @ .., start, last]
+            if last.name == "main" && start.name.starts_with("std::rt::lang_start") =>
+        {
             without_starts(rest)
         }
         frames => frames,
     }
 }
 
+/// Returns the frames of a stack that are shown first: the leaf and the program's functions, with the function of a library
+/// that each of them called. Returns all frames if none is of the program.
+pub(crate) fn of_program(frames: &[Frame]) -> Vec<&Frame> {
+    let frames = without_interpreter(without_starts(frames));
+    let origins = origins(&frames);
+    let shown = if origins.contains(&Origin::Program) {
+        &[Origin::Program][..]
+    } else if origins.contains(&Origin::Dependency) {
+        // Of a program that was installed from a registry, all code is.
+        &[Origin::Program, Origin::Dependency]
+    } else {
+        return frames;
+    };
+    let is_shown = |at: usize| origins.get(at).is_some_and(|origin| shown.contains(origin));
+    (0..frames.len())
+        .filter(|&at| at == 0 || is_shown(at) || is_shown(at + 1))
+        .map(|at| frames[at])
+        .collect()
+}
+
+/// Where the source of a function comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Rust's own libraries.
+    Library,
+    /// A registry of crates.
+    Dependency,
+    Program,
+}
+
+/// Returns where the functions of a stack come from. Functions of C at its leaf end that a library of Rust called are the
+/// library's.
+fn origins(frames: &[&Frame]) -> Vec<Origin> {
+    let mut origins: Vec<_> = frames.iter().map(|frame| origin(frame)).collect();
+    let library = origins.iter().position(|&origin| origin != Origin::Program);
+    for at in 0..library.unwrap_or(0) {
+        if frames[at].name.contains("::") || frames[at].is_interpreted {
+            break;
+        }
+        origins[at] = Origin::Library;
+    }
+    origins
+}
+
+fn origin(frame: &Frame) -> Origin {
+    let file = &*frame.file;
+    let is_of_rust = match file {
+        "" if frame.name == "__rust_try" => true,
+        "" => {
+            let name = frame.name.trim_start_matches(['<', '&', '*']);
+            ["std::", "core::", "alloc::"]
+                .iter()
+                .any(|start| name.starts_with(start))
+        }
+        file => file.starts_with("library/") || file.starts_with("/rustc/"),
+    };
+    match is_of_rust || file.contains("/rustlib/src/rust/library/") {
+        true => Origin::Library,
+        false if file.contains("/registry/src/") => Origin::Dependency,
+        false => Origin::Program,
+    }
+}
+
 /// Returns a stack that contains functions of Python without the interpreter's functions that led from the innermost of
-/// them to the leaf, which would hide them.
-pub(crate) fn without_interpreter(frames: &[Frame]) -> Vec<&Frame> {
+/// them to the leaf.
+fn without_interpreter(frames: &[Frame]) -> Vec<&Frame> {
     let first = frames.iter().position(|frame| frame.is_interpreted);
     let hidden = 1..first.unwrap_or(0);
     let all = frames.iter().enumerate();
@@ -341,9 +410,9 @@ fn group_lines(
         .collect();
     let frames = match extent.is_all {
         true => frames.iter().collect(),
-        false => without_interpreter(match group.activity.common.starts_with("waiting") {
-            true => without_wait(without_starts(&frames)),
-            false => without_starts(&frames),
+        false => of_program(match group.activity.common.starts_with("waiting") {
+            true => without_wait(&frames),
+            false => &frames,
         }),
     };
     let shown = if frames.len() <= most { most } else { most - 1 };
@@ -355,4 +424,84 @@ fn group_lines(
         lines.push("    [the callers are unknown]".to_owned());
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(frames: &[(&str, &str)]) -> Vec<Frame> {
+        let frame = |&(name, file): &(&str, &str)| Frame {
+            name: name.into(),
+            file: file.into(),
+            line: 1,
+            is_inlined: false,
+            is_interpreted: file.ends_with(".py"),
+        };
+        frames.iter().map(frame).collect()
+    }
+
+    fn shown(frames: &[(&str, &str)]) -> Vec<String> {
+        let frames = stack(frames);
+        let shown = of_program(&frames).into_iter();
+        shown.map(|frame| frame.name.clone()).collect()
+    }
+
+    #[test]
+    fn functions_of_the_program_are_shown_with_those_that_they_called() {
+        let library = "/rustc/1234/library/std/src/io/mod.rs";
+        let mut frames = vec![
+            ("write", "write.c"),
+            ("<std::fs::File>::write", "library/std/src/fs.rs"),
+            ("std::io::default_write_fmt", library),
+            ("app::log", "src/log.rs"),
+            ("app::handle", "src/main.rs"),
+            ("core::ops::FnOnce::call_once", library),
+            ("std::rt::lang_start_internal", library),
+            ("main", ""),
+            ("__libc_start_call_main", "libc_start_call_main.h"),
+        ];
+        let expected = [
+            "write",
+            "std::io::default_write_fmt",
+            "app::log",
+            "app::handle",
+        ];
+        assert_eq!(shown(&frames), expected);
+        // A program that was installed from a registry.
+        for (_, file) in &mut frames[3..5] {
+            *file = "/root/.cargo/registry/src/index/app-1.0.0/src/main.rs";
+        }
+        assert_eq!(shown(&frames), expected);
+        // Nothing but libraries.
+        assert_eq!(shown(&frames[..3]).len(), 3);
+        let registry = "/root/.cargo/registry/src/index/tokio-1.0.0/src/runtime.rs";
+        let idle = [
+            ("epoll_wait", "epoll_wait.c"),
+            ("std::sys::cvt", library),
+            ("mio::Poll::poll", registry),
+            ("tokio::runtime::park", registry),
+            ("core::ops::FnOnce::call_once", library),
+        ];
+        let expected = [
+            "epoll_wait",
+            "std::sys::cvt",
+            "mio::Poll::poll",
+            "tokio::runtime::park",
+        ];
+        assert_eq!(shown(&idle), expected);
+        assert!(shown(&[]).is_empty());
+    }
+
+    #[test]
+    fn functions_of_python_are_shown_without_those_of_its_interpreter() {
+        let frames = [
+            ("read", "read.c"),
+            ("_io_read", "fileio.c"),
+            ("inner", "app.py"),
+            ("sorted", "sorted.c"),
+            ("outer", "app.py"),
+        ];
+        assert_eq!(shown(&frames), ["read", "inner", "sorted", "outer"]);
+    }
 }

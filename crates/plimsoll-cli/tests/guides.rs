@@ -15,7 +15,7 @@ fn workspace() -> PathBuf {
 
 /// Returns the directory of the example programs. Builds them if this test run has not.
 fn programs() -> PathBuf {
-    let programs = ["requests", "word_count"].map(examples::path);
+    let programs = ["requests", "slow_now", "word_count"].map(examples::path);
     if !programs.iter().all(|program| program.exists()) {
         examples::build(
             workspace(),
@@ -123,6 +123,11 @@ fn stuck_task() {
 }
 
 #[test]
+fn slow_now() {
+    check("slow-now.md");
+}
+
+#[test]
 fn out_of_memory() {
     check("out-of-memory.md");
 }
@@ -161,5 +166,5 @@ fn every_guide_is_checked() {
         "servers.md",
     ];
     let commands = names.filter(|name| !elsewhere.contains(&&**name));
-    assert_eq!(commands.count(), 8, "each guide has a test above");
+    assert_eq!(commands.count(), 9, "each guide has a test above");
 }

@@ -12,7 +12,7 @@ use crate::frames;
 use crate::memory::Copies;
 use crate::names::Names;
 use crate::runtime::Python;
-use crate::states::States;
+use crate::states::{REST_ELSEWHERE, States};
 
 /// The first address that stands for a function: no program has memory in the upper half of the addresses.
 const FIRST: usize = usize::MAX / 2 + 1;
@@ -52,7 +52,7 @@ impl<C: Copies> OtherProcess<C> {
         symbol: impl Fn(&CStr) -> Option<usize>,
         size: impl Fn(usize) -> Option<usize>,
     ) -> Option<Self> {
-        let mut states = States::with_copies(copies);
+        let mut states = States::with_copies(copies, REST_ELSEWHERE);
         let python = Python::read(&mut states.memory, codes, symbol, size)?;
         Some(Self {
             python,

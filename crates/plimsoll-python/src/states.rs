@@ -29,11 +29,15 @@ const MAX_DISTANCE: usize = 4096;
 /// listing takes at most this part of a processor.
 const REST: u64 = 1000;
 
+/// The same for another process, whose reader has no other work.
+pub(crate) const REST_ELSEWHERE: u64 = 20;
+
 /// The states of the threads at one time, and the memory that was copied for one of them.
 pub(crate) struct States<C> {
     pub(crate) memory: CopiedPages<C>,
     /// By the identifier of the thread.
     states: HashMap<usize, usize>,
+    rest: u64,
     /// The time from which on the states may be listed again.
     list_again_ns: u64,
     /// The distance from a thread's identifier to its list of robust mutexes, if it is known.
@@ -47,16 +51,18 @@ impl States<OwnProcess> {
         let own = unsafe { libc::pthread_self() } as usize;
         Self {
             distance: robust_list(0).map(|list| list.wrapping_sub(own)),
-            ..Self::with_copies(OwnProcess)
+            ..Self::with_copies(OwnProcess, REST)
         }
     }
 }
 
 impl<C: Copies> States<C> {
-    pub(crate) fn with_copies(copies: C) -> Self {
+    /// `rest` is the time between two lists, divided by the CPU time of one.
+    pub(crate) fn with_copies(copies: C, rest: u64) -> Self {
         Self {
             memory: CopiedPages::new(copies),
             states: HashMap::default(),
+            rest,
             list_again_ns: 0,
             distance: None,
         }
@@ -76,7 +82,7 @@ impl<C: Copies> States<C> {
         let began = clock::thread_cpu();
         self.states = all_states(python, &mut self.memory);
         let took = clock::thread_cpu().saturating_sub(began);
-        self.list_again_ns = clock::now() + REST * took;
+        self.list_again_ns = clock::now() + self.rest * took;
         self.memory.begin();
         if self.distance.is_none() {
             let distances = self

@@ -191,6 +191,69 @@ fn readelf_shows_the_probes() {
     }
 }
 
+/// A tracer that nobody here wrote reads the same events.
+#[test]
+fn bpftrace_reads_the_probes() {
+    if child::is_child() {
+        return allocate(1);
+    }
+    let name = "bpftrace_reads_the_probes";
+    let program = std::env::current_exe().expect("the test has a path");
+    let file = format!("plimsoll-bpftrace-{}", std::process::id());
+    let file = std::env::temp_dir().join(file);
+    let child = child::command(name, "heap_rate=1");
+    let of = program.display();
+    let script = format!(
+        "usdt:{of}:otel_memory:alloc {{ @live[arg0] = arg1; @allocs[arg1] = count(); @weights[arg1] = sum(arg2); }}
+         usdt:{of}:otel_memory:free {{ @frees[@live[arg0]] = count(); delete(@live[arg0]); }}"
+    );
+    let arguments = child.get_args().map(|word| word.to_str().expect("a word"));
+    let words: Vec<&str> = std::iter::once(program.to_str().expect("a path"))
+        .chain(arguments)
+        .collect();
+    let variables = child.get_envs();
+    let traced = Command::new("bpftrace")
+        .args(["-q", "-f", "json", "-e", &script, "-c", &words.join(" ")])
+        .envs(variables.filter_map(|(name, value)| Some((name, value?))))
+        // Its default is smaller than the number of blocks.
+        .env("BPFTRACE_MAP_KEYS_MAX", "65536")
+        .env(FILE, &file)
+        .output();
+    let Ok(traced) = traced else {
+        return plimsoll_testkit::skip!("bpftrace is not installed");
+    };
+    let says = String::from_utf8_lossy(&traced.stderr);
+    let Ok(text) = fs::read_to_string(&file) else {
+        return plimsoll_testkit::skip!("bpftrace may not trace here: {says}");
+    };
+    fs::remove_file(&file).expect("the file is this test's");
+    let shown = String::from_utf8_lossy(&traced.stdout);
+    // A line for each map: `{"type": "map", "data": {"@allocs": {"776": 300, ...}}}`.
+    let map = |name: &str| -> BTreeMap<i64, i64> {
+        let start = format!("\"{name}\": {{");
+        let line = shown.lines().find_map(|line| line.split_once(&start));
+        let (_, entries) = line.unwrap_or_else(|| panic!("no {name}: {shown} {says}"));
+        let entries = entries.split('}').next().unwrap_or_default().split(", ");
+        let entry = |entry: &str| {
+            let (key, value) = entry.split_once(": ").expect("a key and a value");
+            let key = key.trim_matches('"').parse().expect("a size");
+            (key, value.parse().expect("a number"))
+        };
+        entries.map(entry).collect()
+    };
+    let (allocs, weights, frees) = (map("@allocs"), map("@weights"), map("@frees"));
+    for line in text.lines() {
+        let numbers = line.split(' ').map(|word| word.parse().expect("a number"));
+        let numbers: Vec<i64> = numbers.collect();
+        let [size, exact, alloc_objects, _, inuse_objects, _] = numbers[..] else {
+            panic!("six numbers: {line}")
+        };
+        assert_eq!(weights[&size], exact, "{size}: {shown} {says}");
+        assert_eq!(allocs[&size], alloc_objects, "{size}");
+        assert_eq!(allocs[&size] - frees[&size], inuse_objects, "{size}");
+    }
+}
+
 #[test]
 fn at_rate_one_the_probes_are_the_allocations() {
     if child::is_child() {
