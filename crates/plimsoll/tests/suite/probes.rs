@@ -191,7 +191,7 @@ fn readelf_shows_the_probes() {
     }
 }
 
-/// A tracer that nobody here wrote reads the same events.
+/// A tracer from elsewhere reads the same events.
 #[test]
 fn bpftrace_reads_the_probes() {
     if child::is_child() {
