@@ -1,7 +1,7 @@
 //! The program of the guide "It is slow now, and I cannot restart it". It does not contain Plimsoll.
 //!
-//! Eight workers handle orders, and write a record of each to standard output. The one that writes holds a lock: if nobody
-//! reads the records, all workers wait.
+//! Eight workers handle orders, and write a record of each to standard output. The one that writes holds a lock: if the
+//! records are not read, all workers wait.
 
 use std::io::Write as _;
 use std::sync::Mutex;
