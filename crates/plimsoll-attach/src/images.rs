@@ -5,7 +5,7 @@
 //! link to the mapped file, which also leads to a deleted file. The vDSO, and a file without either, is read in memory.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
@@ -70,7 +70,15 @@ impl Images {
         let (mut code, mut files, mut images) = (Vec::new(), Vec::new(), Vec::new());
         let mut known: HashMap<_, Option<usize>> = HashMap::new();
         let mut bases: HashMap<usize, Vec<u64>> = HashMap::new();
+        let files_of_code = mappings
+            .iter()
+            .filter(|mapping| mapping.executable && mapping.inode != 0);
+        let distinct: HashSet<_> = files_of_code
+            .map(|file| (file.inode, file.device))
+            .collect();
+        let is_static = distinct.len() == 1;
         for mapping in mappings.iter().filter(|mapping| mapping.executable) {
+            let may_contain_musl = is_static || mapping.name.contains("musl");
             let key = (&*mapping.name, mapping.inode, mapping.device);
             let object = *known.entry(key).or_insert_with(|| {
                 let object = Object::open(pid, mapping, mappings, memory)?;
@@ -79,7 +87,13 @@ impl Images {
             });
             if let Some(object) = object {
                 let bases = bases.entry(object).or_default();
-                images.extend(image(&files[object], mapping, memory, bases));
+                images.extend(image(
+                    &files[object],
+                    mapping,
+                    memory,
+                    bases,
+                    may_contain_musl,
+                ));
             }
             code.push(Code {
                 range: mapping.range.clone(),
@@ -298,6 +312,7 @@ fn image(
     mapping: &Mapping,
     memory: &ProcessMemory,
     bases: &mut Vec<u64>,
+    may_contain_musl: bool,
 ) -> Option<Image> {
     let read = |offset, length| object.read(memory, offset, length);
     let elf = Elf::read(&read)?;
@@ -320,6 +335,7 @@ fn image(
             eh_frame_hdr: moved(tables.eh_frame_hdr),
             tables_at: base.wrapping_add(tables.at) as usize,
             tables: tables.bytes,
+            may_contain_musl,
         },
         None => Image {
             mapped,
@@ -327,6 +343,7 @@ fn image(
             eh_frame_hdr: 0..0,
             tables_at: 0,
             tables: Vec::new(),
+            may_contain_musl,
         },
     })
 }

@@ -57,6 +57,11 @@ impl Python {
         })
     }
 
+    /// Makes the next reading of a thread short, during which it may be stopped.
+    pub(crate) fn prepare(&mut self, tid: i32) {
+        self.interpreter.prepare(tid);
+    }
+
     /// Reads the functions of a thread that does not run. Returns whether it executes any. `is_unmoved` reports whether the
     /// thread has not run meanwhile.
     pub(crate) fn read(

@@ -108,19 +108,17 @@ impl<'a> StackReader<'a> {
                     }
                 }
                 Position::Running => {
-                    let (tid, python) = (task.tid, self.python.as_deref_mut());
+                    let (tid, mut python) = (task.tid, self.python.as_deref_mut());
+                    if let Some(python) = &mut python {
+                        python.prepare(tid);
+                    }
                     let mut is_python = false;
-                    let mut read = |python: &mut Python| {
-                        is_python = python.read(tid, Limit::new(DEEPEST), &mut || true);
+                    let mut read = || {
+                        is_python = python.as_mut().is_some_and(|python| {
+                            python.read(tid, Limit::new(DEEPEST), &mut || true)
+                        });
                     };
-                    let copied = match python {
-                        None => stop::copy(self.pid, tid, self.mappings, self.memory, &mut || {}),
-                        Some(python) => {
-                            let mut read = || read(python);
-                            stop::copy(self.pid, tid, self.mappings, self.memory, &mut read)
-                        }
-                    };
-                    match copied {
+                    match stop::copy(self.pid, tid, self.mappings, self.memory, &mut read) {
                         Ok(stopped) => return self.stopped(stopped, is_python),
                         Err(NotStopped::Blocked) => {}
                         Err(NotStopped::Ended) => missing = "it has ended".into(),

@@ -61,6 +61,11 @@ impl<C: Copies> OtherProcess<C> {
         })
     }
 
+    /// Looks for a thread, which may take longer than reading it: for a thread that will be stopped.
+    pub fn prepare(&mut self, thread: i32) {
+        self.states.state(&self.python, thread);
+    }
+
     /// Calls `use_description` with the function and the line for which an address stands, if it does.
     pub fn describe<R>(
         &self,

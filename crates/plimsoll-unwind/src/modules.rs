@@ -70,6 +70,8 @@ pub struct Image {
     pub tables_at: usize,
     /// A copy of memory that holds `.eh_frame_hdr`, and `.eh_frame` up to its end.
     pub tables: Vec<u8>,
+    /// Whether it may contain musl, whose functions have no tables and no frame pointers.
+    pub may_contain_musl: bool,
 }
 
 /// A module's call frame information, in memory.
@@ -79,6 +81,8 @@ pub struct Cfi {
     pub(crate) bases: BaseAddresses,
     /// The addresses of `.eh_frame_hdr`.
     pub(crate) hdr_range: Range<usize>,
+    /// Whether the module is of another process, and may contain musl.
+    pub(crate) may_contain_musl: bool,
 }
 
 /// The unwind tables for the code at an address.
@@ -168,7 +172,10 @@ impl ModuleList {
                 code: image.code,
                 permanent: true,
                 eh_frame_hdr: image.eh_frame_hdr.start,
-                cfi: Cfi::in_copy(image.eh_frame_hdr, image.tables_at, bytes),
+                cfi: Cfi::in_copy(image.eh_frame_hdr, image.tables_at, bytes).map(|cfi| Cfi {
+                    may_contain_musl: image.may_contain_musl,
+                    ..cfi
+                }),
             });
         }
         modules.sort_by_key(|module| module.mapped.start);
@@ -399,6 +406,7 @@ impl Cfi {
             eh_frame,
             bases,
             hdr_range: hdr,
+            may_contain_musl: false,
         })
     }
 }

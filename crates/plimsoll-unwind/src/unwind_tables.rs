@@ -301,7 +301,8 @@ impl<M: Memory> Walker<'_, M> {
     fn step_elsewhere(&mut self, address: usize) -> Step {
         match self.modules.look_up(address) {
             Lookup::Permanent(cfi) | Lookup::Current(cfi) => {
-                if !arch::HAS_LINK_REGISTER && cfi.describe(address).is_none() {
+                let may_be_musl = cfi.may_contain_musl && !arch::HAS_LINK_REGISTER;
+                if may_be_musl && cfi.describe(address).is_none() {
                     return self.step_in_undescribed();
                 }
                 let rule = self.rule_of(cfi, address);
@@ -313,8 +314,8 @@ impl<M: Memory> Walker<'_, M> {
         }
     }
 
-    /// Steps to the caller of a function without description in an object with tables, such as musl's: to the
-    /// first word on the stack that is the return address of a call. Such functions keep no frame pointer.
+    /// Steps to the caller of a function of musl, which has no description in the tables of its object: to the first
+    /// word on the stack that is the return address of a call.
     fn step_in_undescribed(&mut self) -> Step {
         let stack = self.at.stack as usize;
         let Some(at) = frame_heuristics::first_return_address(stack, self.memory, self.modules)

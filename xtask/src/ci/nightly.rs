@@ -477,7 +477,7 @@ fn soaks(steps: &Steps) -> Result<(), String> {
     steps.run_with(
         &[("PLIMSOLL_SOAK_SECONDS", "600")],
         "cargo test -p plimsoll --test memory --test whole_process --test pages --test threads_and_tasks -- \
-         consistency:: sigprof:: everything_at_once:: idle:: metrics:: tasks::",
+         consistency:: sigprof:: everything_at_once:: go_tool:: idle:: metrics:: tasks::",
     )?;
     steps.run(
         "cargo test --release -p plimsoll-cli --test postmortem --test profiles -- --ignored",

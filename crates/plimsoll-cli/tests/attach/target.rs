@@ -72,6 +72,13 @@ pub struct Counts {
     pub turns: u64,
 }
 
+/// Returns the letter of the state of a thread, by its directory.
+fn state(thread: &Path) -> char {
+    let stat = fs::read_to_string(thread.join("stat")).expect("it exists");
+    let (_, fields) = stat.rsplit_once(')').expect("a name");
+    fields.trim().chars().next().expect("a state")
+}
+
 impl Target {
     /// Starts a command, whose process is the target.
     pub fn start(command: &mut Command) -> Self {
@@ -131,11 +138,16 @@ impl Target {
         assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
     }
 
-    /// Returns the letter of its state.
+    /// Returns the letter of the state of its first thread.
     pub fn state(&self) -> char {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it exists");
-        let (_, fields) = stat.rsplit_once(')').expect("a name");
-        fields.trim().chars().next().expect("a state")
+        state(Path::new(&format!("/proc/{}", self.pid())))
+    }
+
+    /// Returns the letters of the states of all its threads.
+    pub fn states(&self) -> Vec<char> {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it exists");
+        let threads = threads.map(|thread| thread.expect("readable").path());
+        threads.map(|thread| state(&thread)).collect()
     }
 
     /// Waits until all threads of these names have their state.

@@ -124,14 +124,15 @@ fn a_stopped_process_stays_stopped_and_is_read() {
     let target = Target::known(program, &["spinner", "read"]);
     target.wait_until_blocked(&[("read", "read")]);
     target.signal(libc::SIGSTOP);
-    wait_for("the stop", || (target.state() == 'T').then_some(()));
+    let are_stopped = || target.states().iter().all(|&state| state == 'T');
+    wait_for("the stop of all threads", || are_stopped().then_some(()));
     let view = json(target.pid());
     assert_eq!(view["stopped_threads"], 0);
     let spinner = thread(&view, "spinner");
     assert_eq!(spinner["state"], "stopped by a signal");
     assert_eq!(functions(spinner)[0], "spin_here", "{spinner}");
     assert!(functions(thread(&view, "read")).contains(&"wait_in_read"));
-    assert_eq!(target.state(), 'T');
+    assert!(are_stopped());
     target.signal(libc::SIGCONT);
     wait_for("going on", || (target.state() != 'T').then_some(()));
 }

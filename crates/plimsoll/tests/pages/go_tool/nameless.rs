@@ -17,8 +17,13 @@ use super::go;
 /// Whether the child removes its program.
 const REMOVES: &str = "PLIMSOLL_TEST_REMOVES";
 
-/// The recordings of each process.
-const RECORDINGS: usize = 25;
+/// The number of recordings of each process: 25 in long runs.
+fn recordings() -> usize {
+    match std::env::var_os("PLIMSOLL_SOAK_SECONDS") {
+        Some(_) => 25,
+        None => 5,
+    }
+}
 
 // A function of which most has no symbol, since that ends before the loop.
 #[cfg(target_arch = "x86_64")]
@@ -186,7 +191,7 @@ fn records(go: &Path) {
     let functions = load(&directory);
     cpu::set_rate(cpu::MAX_RATE).expect("a signal is unused");
     let (mut named, mut nameless) = (BTreeSet::new(), BTreeSet::new());
-    for _ in 0..RECORDINGS {
+    for _ in 0..recordings() {
         cpu::start().unwrap();
         work(functions);
         let mut bytes = Vec::new();
