@@ -29,6 +29,13 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// How long the tracing thread waits for the stop without sleeping.
 const SPIN: Duration = Duration::from_micros(100);
 
+/// Requests, whose type differs between C libraries.
+const SEIZE: i32 = libc::PTRACE_SEIZE as i32;
+const INTERRUPT: i32 = libc::PTRACE_INTERRUPT as i32;
+const GETREGSET: i32 = libc::PTRACE_GETREGSET as i32;
+const SETREGSET: i32 = libc::PTRACE_SETREGSET as i32;
+const DETACH: i32 = libc::PTRACE_DETACH as i32;
+
 /// A thread that was stopped.
 pub(crate) struct Stopped {
     pub(crate) registers: Registers,
@@ -83,7 +90,7 @@ fn trace(
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
     // Touched now, so that no page fault makes the stop longer.
     let mut stack = vec![1; MAX_STACK];
-    request(libc::PTRACE_SEIZE, tid, 0).map_err(|error| refused(pid, tid, &error))?;
+    request(SEIZE, tid, 0).map_err(|error| refused(pid, tid, &error))?;
     // The end of this thread detaches the other one, which was not stopped.
     match Position::read(pid, tid) {
         Ok(Position::Running) => {}
@@ -91,14 +98,14 @@ fn trace(
         Ok(Position::Ended) | Err(_) => return Err(NotStopped::Ended),
     }
     let began = Instant::now();
-    request(libc::PTRACE_INTERRUPT, tid, 0).map_err(|error| refused(pid, tid, &error))?;
+    request(INTERRUPT, tid, 0).map_err(|error| refused(pid, tid, &error))?;
     let (signal, stopped) = wait(tid, began)?;
     // SAFETY: zeros are valid registers.
     let mut raw: arch::Raw = unsafe { std::mem::zeroed() };
-    let copied = registers(libc::PTRACE_GETREGSET, tid, &mut raw).map(|()| {
+    let copied = registers(GETREGSET, tid, &mut raw).map(|()| {
         // Only our own stop interrupts a call without a signal.
         if signal == 0 && arch::restart(&mut raw) {
-            let _ = registers(libc::PTRACE_SETREGSET, tid, &mut raw);
+            let _ = registers(SETREGSET, tid, &mut raw);
         }
         let registers = arch::registers(&raw);
         let from = registers.stack as usize;
@@ -109,7 +116,7 @@ fn trace(
         (registers, arch::is_in_call(&raw), length)
     });
     // A signal that was about to be delivered is handed on.
-    let detached = request(libc::PTRACE_DETACH, tid, signal as usize);
+    let detached = request(DETACH, tid, signal as usize);
     let held = stopped.elapsed();
     let fail = |error: io::Error| refused(pid, tid, &error);
     let (registers, is_in_call, length) = copied.map_err(fail)?;
@@ -160,8 +167,7 @@ fn wait(tid: i32, began: Instant) -> Result<(i32, Instant), NotStopped> {
     }
 }
 
-fn request(request: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
-    // The type of requests differs between C libraries.
+fn request(request: i32, tid: i32, data: usize) -> io::Result<()> {
     // SAFETY: these requests take no memory of this process.
     let done = unsafe { libc::ptrace(request as _, tid, 0_usize, data) };
     match done {
@@ -173,7 +179,7 @@ fn request(request: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
 const NT_PRSTATUS: usize = 1;
 
 /// Copies the registers of a stopped thread, with `PTRACE_GETREGSET`, or replaces them, with `PTRACE_SETREGSET`.
-fn registers(request: libc::c_uint, tid: i32, raw: &mut arch::Raw) -> io::Result<()> {
+fn registers(request: i32, tid: i32, raw: &mut arch::Raw) -> io::Result<()> {
     let mut place = libc::iovec {
         iov_base: (&raw mut *raw).cast(),
         iov_len: size_of::<arch::Raw>(),

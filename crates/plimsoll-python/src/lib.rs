@@ -14,7 +14,6 @@
 
 #![cfg(all(
     target_os = "linux",
-    target_env = "gnu",
     target_pointer_width = "64",
     not(plimsoll_portable_os)
 ))]

@@ -39,7 +39,11 @@ fn look_up() -> Option<Python> {
         return None;
     }
     let symbol = |name: &CStr| Some(loader::function(name) as usize).filter(|&at| at != 0);
+    #[cfg(target_env = "gnu")]
     let size = |at: usize| Some(loader::Exported::at(at)?.size);
+    // Only 3.9 needs it.
+    #[cfg(not(target_env = "gnu"))]
+    let size = |_| None;
     Python::read(&mut Reader::new(), codes, symbol, size)
 }
 
