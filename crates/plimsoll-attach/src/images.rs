@@ -32,7 +32,7 @@ pub(crate) struct Images {
     /// The executable mappings, by address.
     code: Vec<Code>,
     files: Vec<Object>,
-    /// The address at which each object was loaded; of several, the first.
+    /// The addresses at which each object is loaded.
     bases: HashMap<usize, Vec<u64>>,
     /// Pieces of files that were read.
     pieces: RefCell<Pieces>,
@@ -128,7 +128,7 @@ impl Images {
     }
 
     /// Returns the loaded files whose name in the process satisfies a condition: the path at which this process reads each,
-    /// the address at which it was loaded, and its code.
+    /// the first address at which it is loaded, and its code.
     pub(crate) fn named(
         &self,
         is_searched: impl Fn(&str) -> bool,

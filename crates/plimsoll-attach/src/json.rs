@@ -58,7 +58,7 @@ pub(crate) fn nanoseconds(time: std::time::Duration) -> u64 {
 pub(crate) fn frames(frames: &[usize], names: &Names<'_>) -> Vec<Value> {
     let each = frames.iter().flat_map(|&address| {
         names.frames(address).into_iter().map(move |frame| {
-            // Addresses that stand for something else are no addresses of the process.
+            // Functions of Python, and frames that were left out, have no address in the process.
             let is_code = !frame.is_interpreted && address != LEFT_OUT;
             json!({
                 "address": is_code.then(|| format!("{address:#x}")),

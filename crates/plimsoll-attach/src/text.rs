@@ -214,11 +214,10 @@ pub(crate) fn frame_line(frame: &Frame) -> String {
         (file, line) => format!("  {file}:{line}"),
     };
     let inlined = if frame.is_inlined { " (inline)" } else { "" };
-    let name = match frame.is_interpreted {
-        // The name contains the file, as everywhere without place.
-        true => frame.name.split(" (").next().unwrap_or_default(),
-        false => &frame.name,
-    };
+    // The name of a function of Python ends with its file.
+    let own_file = format!(" ({file})");
+    let name = frame.name.strip_suffix(&own_file);
+    let name = name.filter(|_| frame.is_interpreted).unwrap_or(&frame.name);
     format!("    {name}{inlined}{place}")
 }
 
@@ -470,12 +469,12 @@ mod tests {
         assert_eq!(shown(&frames), expected);
         // A program that was installed from a registry.
         for (_, file) in &mut frames[3..5] {
-            *file = "/root/.cargo/registry/src/index/app-1.0.0/src/main.rs";
+            *file = "/build/registry/src/index/app-1.0.0/src/main.rs";
         }
         assert_eq!(shown(&frames), expected);
         // Nothing but libraries.
         assert_eq!(shown(&frames[..3]).len(), 3);
-        let registry = "/root/.cargo/registry/src/index/tokio-1.0.0/src/runtime.rs";
+        let registry = "/build/registry/src/index/tokio-1.0.0/src/runtime.rs";
         let idle = [
             ("epoll_wait", "epoll_wait.c"),
             ("std::sys::cvt", library),

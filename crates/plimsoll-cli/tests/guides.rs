@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use plimsoll_testkit::examples;
 use regex::Regex;
@@ -61,8 +62,35 @@ fn commands(page: &str) -> Vec<(String, Vec<String>)> {
     commands
 }
 
+/// Returns the first expected line that an output lacks.
+fn missing<'e>(printed: &str, expected: &'e [String]) -> Option<&'e str> {
+    let mut lines = printed.lines();
+    let mut may_skip = false;
+    for expected in expected {
+        if expected == "..." {
+            may_skip = true;
+            continue;
+        }
+        let wanted = normalized(expected);
+        let found = match may_skip {
+            true => lines.any(|line| normalized(line) == wanted),
+            false => lines.next().is_some_and(|line| normalized(line) == wanted),
+        };
+        if !found {
+            return Some(expected);
+        }
+        may_skip = false;
+    }
+    None
+}
+
 /// Runs the commands of a guide in an empty directory.
 fn check(guide: &str) {
+    check_states(guide, Duration::ZERO);
+}
+
+/// The same for commands that show a state, which may take some time to come: each runs until it prints its lines.
+fn check_states(guide: &str, patience: Duration) {
     let page = workspace().join("docs/guides").join(guide);
     let commands = commands(&fs::read_to_string(page).unwrap());
     assert!(!commands.is_empty());
@@ -77,31 +105,24 @@ fn check(guide: &str) {
         programs().display()
     );
     for (command, expected) in commands {
-        let output = Command::new("/bin/sh")
-            .args(["-c", &command])
-            .current_dir(&directory)
-            .env("PATH", &path)
-            .output()
-            .unwrap();
-        let printed = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let mut lines = printed.lines();
-        let mut may_skip = false;
-        for expected in expected {
-            if expected == "..." {
-                may_skip = true;
-                continue;
-            }
-            let wanted = normalized(&expected);
-            let found = match may_skip {
-                true => lines.any(|line| normalized(line) == wanted),
-                false => lines.next().is_some_and(|line| normalized(line) == wanted),
+        let began = Instant::now();
+        loop {
+            let output = Command::new("/bin/sh")
+                .args(["-c", &command])
+                .current_dir(&directory)
+                .env("PATH", &path)
+                .output()
+                .unwrap();
+            let printed = String::from_utf8_lossy(&output.stdout);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let Some(missing) = missing(&printed, &expected) else {
+                break;
             };
             assert!(
-                found,
-                "{guide}: `{command}` does not print\n{expected}\nbut\n{printed}{errors}"
+                began.elapsed() < patience,
+                "{guide}: `{command}` does not print\n{missing}\nbut\n{printed}{errors}"
             );
-            may_skip = false;
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
     fs::remove_dir_all(&directory).unwrap();
@@ -124,7 +145,7 @@ fn stuck_task() {
 
 #[test]
 fn slow_now() {
-    check("slow-now.md");
+    check_states("slow-now.md", Duration::from_secs(120));
 }
 
 #[test]

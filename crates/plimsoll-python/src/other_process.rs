@@ -8,7 +8,6 @@ use plimsoll_core::interpreter::names::{Described, Source};
 use plimsoll_core::interpreter::{Found, Functions, OtherThreads};
 use plimsoll_process::deep_stacks::Limit;
 
-use crate::frames;
 use crate::memory::Copies;
 use crate::names::Names;
 use crate::runtime::Python;
@@ -90,18 +89,12 @@ impl<C: Copies + Send> OtherThreads for OtherProcess<C> {
         limit: Limit,
         is_unmoved: &mut dyn FnMut() -> bool,
     ) -> Option<Found> {
-        let state = self.states.state(&self.python, thread)?;
-        let (memory, names) = (&mut self.states.memory, &mut self.names);
-        let counts = frames::read(
-            &self.python,
-            memory,
+        let Self {
+            python,
+            states,
             names,
-            state,
-            functions,
-            limit,
-            is_unmoved,
-        );
-        counts.found(&self.python)
+        } = self;
+        states.read_functions(python, names, thread, functions, limit, is_unmoved)
     }
 }
 

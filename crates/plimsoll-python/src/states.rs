@@ -16,7 +16,7 @@ use plimsoll_sys::os::syscall::call3;
 
 use crate::frames;
 use crate::memory::{CopiedPages, Copies, Memory, OwnProcess};
-use crate::names::Interned;
+use crate::names::{Interned, Names};
 use crate::runtime::{FOUND, Python};
 
 /// The maximum number of states that are listed. A list that leads back into itself ends there.
@@ -94,6 +94,22 @@ impl<C: Copies> States<C> {
         self.listed(python, list)
     }
 
+    /// Reads the functions of a thread, as [`OtherThreads::read`] does.
+    pub(crate) fn read_functions(
+        &mut self,
+        python: &Python,
+        names: &mut impl Names,
+        thread: i32,
+        functions: &mut Functions,
+        limit: Limit,
+        is_unmoved: &mut dyn FnMut() -> bool,
+    ) -> Option<Found> {
+        let state = self.state(python, thread)?;
+        let memory = &mut self.memory;
+        let counts = frames::read(python, memory, names, state, functions, limit, is_unmoved);
+        counts.found(python)
+    }
+
     /// Returns the state of the thread with this list of robust mutexes, if it still has its identifier.
     fn listed(&mut self, python: &Python, list: usize) -> Option<usize> {
         let identifier = list.wrapping_sub(self.distance?);
@@ -112,18 +128,7 @@ impl OtherThreads for States<OwnProcess> {
         is_unmoved: &mut dyn FnMut() -> bool,
     ) -> Option<Found> {
         let python = FOUND.get()?;
-        let state = self.state(python, thread)?;
-        let memory = &mut self.memory;
-        let counts = frames::read(
-            python,
-            memory,
-            &mut Interned,
-            state,
-            functions,
-            limit,
-            is_unmoved,
-        );
-        counts.found(python)
+        self.read_functions(python, &mut Interned, thread, functions, limit, is_unmoved)
     }
 }
 

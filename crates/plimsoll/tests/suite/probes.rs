@@ -224,6 +224,8 @@ fn bpftrace_reads_the_probes() {
     };
     let says = String::from_utf8_lossy(&traced.stderr);
     let Ok(text) = fs::read_to_string(&file) else {
+        // It starts the program only if it may trace it.
+        assert!(!traced.status.success(), "{traced:?}");
         return plimsoll_testkit::skip!("bpftrace may not trace here: {says}");
     };
     fs::remove_file(&file).expect("the file is this test's");
