@@ -6,9 +6,7 @@ use std::fs::File;
 
 use object::read::ReadCache;
 use object::{Object as _, ObjectSymbol as _};
-use plimsoll_core::interpreter::{
-    Buffers, Found, MAX_FRAMES, Native, OtherThreads as _, merge_found,
-};
+use plimsoll_interpreter::{Buffers, Found, MAX_FRAMES, Native, merge_if_on_stack};
 use plimsoll_process::deep_stacks::Limit;
 use plimsoll_python::{Copies, OtherProcess, is_python};
 use plimsoll_symbolize::{InterpretedFrame, Symbols};
@@ -51,7 +49,7 @@ impl Python {
         })?;
         Some(Self {
             interpreter,
-            buffers: Buffers::new(),
+            buffers: Buffers::default(),
             native: vec![0; MAX_FRAMES].into_boxed_slice(),
             found: None,
         })
@@ -91,7 +89,7 @@ impl Python {
             frames: &self.native[..walk.frames],
             end: walk.end,
         };
-        merge_found(native, &mut self.buffers, limit, &found)
+        merge_if_on_stack(native, &mut self.buffers, limit, &found)
     }
 
     /// Names the functions among symbols.

@@ -1,15 +1,13 @@
 //! Reads the frames of a thread, and what they execute.
 
+use plimsoll_interpreter::{Execution, Found, Functions, MAX_FILE, MAX_NAME, Names, Source};
 use plimsoll_process::deep_stacks::{LEFT_OUT, Limit};
 use plimsoll_unwind::walk::{End, Frames};
 
 use crate::layout::{Innermost, Instruction};
 use crate::lines;
 use crate::memory::Memory;
-use crate::names::Names;
 use crate::runtime::Python;
-use plimsoll_core::interpreter::names::{MAX_FILE, MAX_NAME, Source};
-use plimsoll_core::interpreter::{Execution, Found, Functions};
 
 /// From this owner on, a frame has no function: it is the record of an execution of the loop.
 const FIRST_WITHOUT_FUNCTION: u8 = 3;
@@ -39,10 +37,10 @@ impl Counts {
 }
 
 /// Fills the buffers with functions within `limit`.
-pub(crate) fn read<M: Memory, N: Names>(
+pub(crate) fn read<M: Memory>(
     python: &Python,
     reader: &mut M,
-    names: &mut N,
+    names: &mut dyn Names,
     thread: usize,
     to: &mut Functions,
     limit: Limit,
@@ -68,10 +66,10 @@ pub(crate) fn read<M: Memory, N: Names>(
     }
 }
 
-struct Read<'a, M, N> {
+struct Read<'a, M> {
     python: &'a Python,
     reader: &'a mut M,
-    names: &'a mut N,
+    names: &'a mut dyn Names,
     to: &'a mut Functions,
     limit: Limit,
     may_keep: &'a mut dyn FnMut() -> bool,
@@ -80,7 +78,7 @@ struct Read<'a, M, N> {
     steps: usize,
 }
 
-impl<M: Memory, N: Names> Read<'_, M, N> {
+impl<M: Memory> Read<'_, M> {
     /// Reads all frames; `None` if the chain cannot be followed to its end.
     fn all(&mut self, thread: usize) -> Option<()> {
         match self.python.layout.innermost {

@@ -22,7 +22,6 @@ mod frames;
 mod layout;
 mod lines;
 mod memory;
-mod names;
 mod other_process;
 mod runtime;
 mod source;

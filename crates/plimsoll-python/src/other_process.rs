@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ops::Range;
 
-use plimsoll_core::interpreter::names::{Described, Source};
-use plimsoll_core::interpreter::{Found, Functions, OtherThreads};
+use plimsoll_interpreter::{Described, Found, Functions, Names, Source};
 use plimsoll_process::deep_stacks::Limit;
 
 use crate::memory::Copies;
-use crate::names::Names;
 use crate::runtime::Python;
 use crate::states::{REST_ELSEWHERE, States};
 
@@ -25,7 +23,7 @@ pub struct OtherProcess<C> {
 
 /// The names that were read. Unlike those of a process's own interpreter, they may allocate.
 #[derive(Default)]
-struct OwnNames {
+pub(crate) struct OwnNames {
     /// Indices into `functions`, by key.
     cache: HashMap<u64, usize>,
     /// Indices into `functions`.
@@ -71,18 +69,12 @@ impl<C: Copies> OtherProcess<C> {
         address: usize,
         use_description: impl FnOnce(Described<'_>) -> R,
     ) -> Option<R> {
-        let function = self.names.functions.get(address.checked_sub(FIRST)?)?;
-        Some(use_description(Described {
-            name: &function.name,
-            file: &function.file,
-            start_line: function.start_line,
-            line: function.line,
-        }))
+        self.names.describe(address, use_description)
     }
-}
 
-impl<C: Copies + Send> OtherThreads for OtherProcess<C> {
-    fn read(
+    /// Reads the functions of a thread within `limit`, innermost first; `None` if it executes none. `is_unmoved` reports
+    /// whether the thread has not run since its native stack was read: no name is kept that was read after it ran.
+    pub fn read(
         &mut self,
         thread: i32,
         functions: &mut Functions,
@@ -94,7 +86,23 @@ impl<C: Copies + Send> OtherThreads for OtherProcess<C> {
             states,
             names,
         } = self;
-        states.read_functions(python, names, thread, functions, limit, is_unmoved)
+        states.read_functions(python, thread, names, functions, limit, is_unmoved)
+    }
+}
+
+impl OwnNames {
+    pub(crate) fn describe<R>(
+        &self,
+        address: usize,
+        use_description: impl FnOnce(Described<'_>) -> R,
+    ) -> Option<R> {
+        let function = self.functions.get(address.checked_sub(FIRST)?)?;
+        Some(use_description(Described {
+            name: &function.name,
+            file: &function.file,
+            start_line: function.start_line,
+            line: function.line,
+        }))
     }
 }
 

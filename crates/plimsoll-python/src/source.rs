@@ -1,10 +1,9 @@
 //! Python's frames for the stacks of Plimsoll.
 
-use plimsoll_core::interpreter::{Found, FrameSource, Functions, OtherThreads};
+use plimsoll_interpreter::{Found, FrameSource, Functions, Names, OtherThreads};
 use plimsoll_process::deep_stacks::Limit;
 
 use crate::memory::Reader;
-use crate::names::Interned;
 use crate::runtime::FOUND;
 use crate::states::States;
 use crate::{frames, runtime, thread};
@@ -18,14 +17,19 @@ impl FrameSource for Source {
         runtime::find()
     }
 
-    fn read(&self, functions: &mut Functions, limit: Limit) -> Option<Found> {
+    fn read(
+        &self,
+        names: &mut dyn Names,
+        functions: &mut Functions,
+        limit: Limit,
+    ) -> Option<Found> {
         let python = FOUND.get()?;
         let mut reader = Reader::new();
         let thread = thread::state(&python.layout, &mut reader)?;
         let counts = frames::read(
             python,
             &mut reader,
-            &mut Interned,
+            names,
             thread,
             functions,
             limit,

@@ -8,7 +8,7 @@
 //! Threads change the lists meanwhile. The walk is bounded, and a state counts only if it contains the
 //! identifier of the thread when the thread is read.
 
-use plimsoll_core::interpreter::{Found, Functions, OtherThreads};
+use plimsoll_interpreter::{Found, Functions, Names, OtherThreads};
 use plimsoll_process::deep_stacks::Limit;
 use plimsoll_sys::hash::HashMap;
 use plimsoll_sys::os::clock;
@@ -16,7 +16,6 @@ use plimsoll_sys::os::syscall::call3;
 
 use crate::frames;
 use crate::memory::{CopiedPages, Copies, Memory, OwnProcess};
-use crate::names::{Interned, Names};
 use crate::runtime::{FOUND, Python};
 
 /// The maximum number of states that are listed. A list that leads back into itself ends there.
@@ -98,8 +97,8 @@ impl<C: Copies> States<C> {
     pub(crate) fn read_functions(
         &mut self,
         python: &Python,
-        names: &mut impl Names,
         thread: i32,
+        names: &mut dyn Names,
         functions: &mut Functions,
         limit: Limit,
         is_unmoved: &mut dyn FnMut() -> bool,
@@ -123,12 +122,13 @@ impl OtherThreads for States<OwnProcess> {
     fn read(
         &mut self,
         thread: i32,
+        names: &mut dyn Names,
         functions: &mut Functions,
         limit: Limit,
         is_unmoved: &mut dyn FnMut() -> bool,
     ) -> Option<Found> {
         let python = FOUND.get()?;
-        self.read_functions(python, &mut Interned, thread, functions, limit, is_unmoved)
+        self.read_functions(python, thread, names, functions, limit, is_unmoved)
     }
 }
 

@@ -64,6 +64,7 @@ pub const SUITES: &[Suite] = &[
         package: "plimsoll-unwind",
         ..plimsoll("walk_cache", &[])
     },
+    lib("plimsoll-interpreter"),
     lib("plimsoll-symbolize"),
     lib("plimsoll-pprof"),
     interpose("pass_through"),

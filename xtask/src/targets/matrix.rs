@@ -41,6 +41,7 @@ pub const CRATES: &[&str] = &[
     "plimsoll-redirect",
     "plimsoll-server",
     "plimsoll-unwind",
+    "plimsoll-interpreter",
     "plimsoll-symbolize",
     "plimsoll-leaves",
     "plimsoll-off",

@@ -215,10 +215,19 @@ fn all_handled_signals_are_forwarded() {
             for (;;) pause();
         }"#,
     );
-    let mut child = run(&["--quiet"], &program, &[])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = run(&["--quiet"], &program, &[]);
+    command.stdout(Stdio::piped());
+    // What has started the tests may block signals, as perf blocks SIGWINCH.
+    // SAFETY: both functions may be called after a fork, and write to a local variable only.
+    unsafe {
+        command.pre_exec(|| {
+            let mut none = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+    let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut next = || lines.next().unwrap().unwrap();
     assert_eq!(next(), "ready");

@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 
+use plimsoll_interpreter::{Described, Names, Source};
 use plimsoll_postmortem::layout::note;
 use plimsoll_sys::os::fork::ForkLock;
 use plimsoll_sys::os::region::Region;
@@ -35,11 +36,6 @@ const BYTES: usize = 8 * CACHE_WORDS.end + TEXT_BYTES;
 /// The maximum number of places that are tried for an entry.
 const MAX_PROBES: usize = 64;
 
-/// The maximum length of a name in bytes. The rest is cut off.
-pub const MAX_NAME: usize = 256;
-/// The maximum length of a path in bytes. The rest is cut off.
-pub const MAX_FILE: usize = 1024;
-
 /// The bit of an entry that the post-mortem file has, or of any entry if there is no such file.
 const NOTED: u64 = 1 << 63;
 
@@ -54,28 +50,18 @@ static REGION: Region = Region::new();
 /// The bytes of text in use, or more if it is full.
 static TEXT_USED: AtomicUsize = AtomicUsize::new(0);
 
-/// The source of a function.
-#[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
-    /// At most [`MAX_NAME`] bytes.
-    pub name: &'a str,
-    /// The path, at most [`MAX_FILE`] bytes.
-    pub file: &'a str,
-    /// The line at which the function begins.
-    pub start_line: u32,
-}
+/// The tables, as a reader of frames uses them. For hooks.
+pub struct Interned;
 
-/// A frame's function and line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Described<'a> {
-    /// The function's name, cut to [`MAX_NAME`] bytes.
-    pub name: &'a str,
-    /// The path of its file, cut to [`MAX_FILE`] bytes.
-    pub file: &'a str,
-    /// The line at which the function begins.
-    pub start_line: u32,
-    /// The line that was executed.
-    pub line: u32,
+impl Names for Interned {
+    #[inline]
+    fn cached(&mut self, key: u64) -> Option<usize> {
+        cached(key)
+    }
+
+    fn intern(&mut self, key: u64, source: Source<'_>, line: u32) -> Option<usize> {
+        intern(key, source, line)
+    }
 }
 
 /// Reserves the tables. Not for hooks. Returns `false` if the system refuses.
@@ -98,7 +84,7 @@ fn words(range: Range<usize>) -> &'static [AtomicU64] {
 
 /// Returns the address that stands for a frame, if the cache has the key.
 #[inline]
-pub fn cached(key: u64) -> Option<usize> {
+fn cached(key: u64) -> Option<usize> {
     let entry = words(CACHE_WORDS)[cache_place(key)].load(Ordering::Acquire);
     (entry != 0 && entry >> 16 == key >> 16).then(|| address(entry as usize & (FRAMES - 1)))
 }
@@ -111,9 +97,8 @@ fn address(frame: usize) -> usize {
     REGION.base() + 8 * frame + 8
 }
 
-/// Returns the address that stands for a frame, and adds it if it is new. Keeps it in the cache. For
-/// hooks.
-pub fn intern(key: u64, source: Source<'_>, line: u32) -> Option<usize> {
+/// Returns the address that stands for a frame, and adds it if it is new. Keeps it in the cache.
+fn intern(key: u64, source: Source<'_>, line: u32) -> Option<usize> {
     let (function, function_noted) = function(source)?;
     let (frame, frame_noted) = frame(function, line)?;
     if function_noted && frame_noted {

@@ -17,6 +17,7 @@ use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
+use plimsoll_interpreter::Buffers;
 use plimsoll_process::deep_stacks::{Limit, root_frames};
 use plimsoll_sys::os::fork::{ForkGuard, ForkLock, Table, join};
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -31,7 +32,6 @@ use plimsoll_unwind::walk_cache::{self, Beginning, Remembered, StackName, Trail,
 use super::{DEEPEST, HIDDEN_FRAMES, unknown_code};
 use crate::fork::Order;
 use crate::internal_scope;
-use crate::interpreter::Buffers;
 use plimsoll_ledger::postmortem_file;
 
 pub use interpreted::find_interpreter;

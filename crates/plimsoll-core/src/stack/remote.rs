@@ -4,6 +4,7 @@
 //! its stack with it. The kernel copies the memory and reports unmapped parts. The caller must
 //! check afterwards whether the thread has moved.
 
+use plimsoll_interpreter::{Buffers, Native, OtherThreads};
 use plimsoll_process::copied_memory;
 use plimsoll_process::deep_stacks::{Limit, root_frames};
 use plimsoll_process::loader;
@@ -14,7 +15,7 @@ use plimsoll_unwind::walk::{End, Frames, Walk};
 
 use super::capture::with_modules;
 use super::{DEEPEST, HIDDEN_FRAMES};
-use crate::interpreter::{self, Buffers, Native, OtherThreads, other_threads};
+use crate::interpreter::{self, other_threads};
 
 /// The number of bytes copied at a time: mostly all of a blocked thread's stack.
 const WINDOW: usize = 4 * PAGE;
@@ -196,7 +197,7 @@ impl InterpretedReader {
         Some(Self {
             threads: other_threads()?,
             native: vec![0; DEEPEST + HIDDEN_FRAMES].into_boxed_slice(),
-            buffers: Buffers::new(),
+            buffers: Buffers::default(),
         })
     }
 }

@@ -1,9 +1,11 @@
 //! Structures of an interpreter, made up of words, and damaged ones.
 
+use std::cell::RefCell;
+
 use super::*;
 use crate::layout::{self, Layout};
 use crate::memory::Reader;
-use plimsoll_core::interpreter::names::{describe, reserve};
+use crate::other_process::OwnNames;
 
 const FRAME: usize = 0x80;
 const TYPE: usize = 0x7e57;
@@ -73,27 +75,37 @@ fn read_all(python: &Python, thread: usize, limit: usize) -> (Vec<String>, Vec<E
     read_both_ends(python, thread, Limit::leaf_end(limit))
 }
 
-/// Does the same with a limit that includes functions at the root end. Functions that are left out have no name.
+/// The same with a limit that includes functions at the root end. Functions that are left out have no name.
 fn read_both_ends(python: &Python, thread: usize, limit: Limit) -> (Vec<String>, Vec<Execution>) {
-    while !reserve() {
-        std::thread::yield_now();
+    thread_local! {
+        // One for all readings: what it has cached must not name another function.
+        static NAMES: RefCell<OwnNames> = RefCell::default();
     }
-    let mut functions = Functions::new();
+    NAMES.with_borrow_mut(|names| read_into(names, python, thread, limit))
+}
+
+fn read_into(
+    names: &mut OwnNames,
+    python: &Python,
+    thread: usize,
+    limit: Limit,
+) -> (Vec<String>, Vec<Execution>) {
+    let mut functions = Functions::default();
     let mut reader = Reader::new();
     let counts = read(
         python,
         &mut reader,
-        &mut crate::names::Interned,
+        names,
         thread,
         &mut functions,
         limit,
         &mut || true,
     );
-    let named = |&address: &usize| describe(address, |frame| frame.name.to_owned());
-    let names = functions.frames[..counts.functions].iter().map(named);
-    let names = names.map(Option::unwrap_or_default);
+    let named = |&address: &usize| names.describe(address, |frame| frame.name.to_owned());
+    let found = functions.frames[..counts.functions].iter().map(named);
+    let found = found.map(Option::unwrap_or_default);
     (
-        names.collect(),
+        found.collect(),
         functions.executions[..counts.executions].to_vec(),
     )
 }

@@ -1,5 +1,6 @@
 //! Stacks with the functions of an interpreter, while there is one in the process.
 
+use plimsoll_interpreter::{Buffers, FrameSource, Native};
 use plimsoll_process::deep_stacks::Limit;
 use plimsoll_sys::primitives::Ordering;
 use plimsoll_unwind::registers::{Registers, Start};
@@ -10,7 +11,7 @@ use super::{
     MODULES, NOT_WALKED, Scratch, Slot, Unwinder, count_if_cut, pool, take_slot, unwinder,
 };
 use crate::internal_scope;
-use crate::interpreter::{self, Buffers, FrameSource, Native};
+use crate::interpreter;
 use crate::stack::unknown_code;
 
 /// Looks for the interpreter of one of the sources among the loaded objects, and prepares the slots for its
@@ -20,7 +21,7 @@ pub fn find_interpreter(sources: &[&'static dyn FrameSource]) {
     interpreter::find(sources, || {
         for slot in pool() {
             if slot.interpreted.load(Ordering::Relaxed).is_null() {
-                let buffers = Box::into_raw(Box::new(Buffers::new()));
+                let buffers = Box::into_raw(Box::new(Buffers::default()));
                 slot.interpreted.store(buffers, Ordering::Release);
             }
         }
@@ -65,12 +66,12 @@ impl Slot {
     pub fn prepare_for_functions(&self) {
         if interpreter::is_observed() && self.interpreted.load(Ordering::Relaxed).is_null() {
             let _own = internal_scope::scope();
-            let buffers = Box::into_raw(Box::new(Buffers::new()));
+            let buffers = Box::into_raw(Box::new(Buffers::default()));
             self.interpreted.store(buffers, Ordering::Release);
         }
     }
 
-    /// Does the same as [`Slot::capture_interrupted`], completed by functions of the interpreter.
+    /// The same as [`Slot::capture_interrupted`], completed by functions of the interpreter.
     ///
     /// # Safety
     /// No other thread uses this slot.

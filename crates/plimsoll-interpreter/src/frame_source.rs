@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use plimsoll_process::deep_stacks::{Limit, root_frames};
 
-use super::merge::MAX_FRAMES;
-use super::names::{MAX_FILE, MAX_NAME};
+use crate::names::{MAX_FILE, MAX_NAME, Names};
+
+/// The maximum number of native frames of a merged stack, and of functions.
+pub const MAX_FRAMES: usize = 1040;
 
 /// An interpreter whose frames can be read in memory.
 pub trait FrameSource: Sync {
@@ -15,7 +17,8 @@ pub trait FrameSource: Sync {
 
     /// Reads the functions of the calling thread within `limit`, innermost first; `None` if it executes
     /// none. For hooks: the thread may be anywhere, also in the middle of a change of its frames.
-    fn read(&self, functions: &mut Functions, limit: Limit) -> Option<Found>;
+    fn read(&self, names: &mut dyn Names, functions: &mut Functions, limit: Limit)
+    -> Option<Found>;
 
     /// Returns a reader of other threads. Allocates: not for hooks.
     fn other_threads(&self) -> Box<dyn OtherThreads>;
@@ -29,6 +32,7 @@ pub trait OtherThreads: Send {
     fn read(
         &mut self,
         thread: i32,
+        names: &mut dyn Names,
         functions: &mut Functions,
         limit: Limit,
         is_unmoved: &mut dyn FnMut() -> bool,
@@ -37,7 +41,7 @@ pub trait OtherThreads: Send {
 
 /// The memory for the functions of one stack. Too much for the stack of a signal handler.
 pub struct Functions {
-    /// The addresses that stand for functions (see [`names`](super::names)), innermost first.
+    /// The addresses that stand for functions (see [`Names`]), innermost first.
     pub frames: Box<[usize]>,
     /// The outermost of more functions than are kept.
     pub ring: Box<[usize]>,
@@ -47,9 +51,9 @@ pub struct Functions {
     pub text: Box<[u8; MAX_NAME + MAX_FILE]>,
 }
 
-impl Functions {
+impl Default for Functions {
     /// Allocates: not for hooks.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self {
             frames: vec![0; MAX_FRAMES].into_boxed_slice(),
             ring: vec![0; root_frames(MAX_FRAMES)].into_boxed_slice(),

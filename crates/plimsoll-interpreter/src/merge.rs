@@ -7,10 +7,7 @@
 use plimsoll_process::deep_stacks::{Limit, root_frames};
 use plimsoll_unwind::walk::{End, Frames, Walk};
 
-use super::{Execution, Found, Functions, OtherThreads, source};
-
-/// The maximum number of native frames of a merged stack, and of functions.
-pub const MAX_FRAMES: usize = 1040;
+use crate::frame_source::{Execution, Found, Functions, MAX_FRAMES};
 
 /// The memory for one merge. Too much for the stack of a signal handler.
 pub struct Buffers {
@@ -22,17 +19,19 @@ pub struct Buffers {
     merged: Box<[usize]>,
 }
 
-impl Buffers {
-    /// Not for hooks.
-    pub fn new() -> Self {
+impl Default for Buffers {
+    /// Allocates: not for hooks.
+    fn default() -> Self {
         Self {
             positions: vec![0; MAX_FRAMES].into_boxed_slice(),
-            functions: Functions::new(),
+            functions: Functions::default(),
             ring: vec![0; root_frames(MAX_FRAMES)].into_boxed_slice(),
             merged: vec![0; MAX_FRAMES].into_boxed_slice(),
         }
     }
+}
 
+impl Buffers {
     /// Returns the positions, which the walk fills in.
     pub fn positions(&mut self) -> &mut [usize] {
         &mut self.positions
@@ -59,50 +58,20 @@ impl Native<'_> {
     }
 }
 
-/// Returns the native stack of the calling thread with its functions, and the reason for which it ends;
-/// `None` if the thread executes no function. The buffers contain the positions of the native frames. For
-/// hooks.
+/// Returns the native stack with the functions of the same thread, at most [`MAX_FRAMES`] frames, and the reason for which
+/// it ends. The buffers contain the positions of the native frames, and the functions, which were read within `limit`. For hooks.
 pub fn merge<'a>(
     native: Native<'_>,
     buffers: &'a mut Buffers,
     limit: Limit,
-) -> Option<(&'a [usize], End)> {
-    let limit = limit.at_most(MAX_FRAMES);
-    let found = source()?.read(&mut buffers.functions, limit)?;
-    Some(place(native, buffers, &found, limit))
+    found: &Found,
+) -> (&'a [usize], End) {
+    place(native, buffers, found, limit.at_most(MAX_FRAMES))
 }
 
-/// A blocked thread, and the means of reading it.
-pub struct Blocked<'a> {
-    /// The system's number of the thread.
-    pub thread: i32,
-    /// The reader of other threads.
-    pub threads: &'a mut dyn OtherThreads,
-    /// Reports whether the thread has been blocked since its native stack was read.
-    pub is_unmoved: &'a mut dyn FnMut() -> bool,
-}
-
-/// Does the same as [`merge()`] for a blocked thread. `None` also if the functions do not belong to this
-/// stack. Allocates: not for hooks.
-pub fn merge_blocked<'a>(
-    native: Native<'_>,
-    buffers: &'a mut Buffers,
-    limit: Limit,
-    blocked: Blocked<'_>,
-) -> Option<(&'a [usize], End)> {
-    let Blocked {
-        thread,
-        threads,
-        is_unmoved,
-    } = blocked;
-    let limit = limit.at_most(MAX_FRAMES);
-    let found = threads.read(thread, &mut buffers.functions, limit, is_unmoved)?;
-    merge_found(native, buffers, limit, &found)
-}
-
-/// Does the same with functions that were read before, into the buffers and within `limit`, at most
-/// [`MAX_FRAMES`] frames.
-pub fn merge_found<'a>(
+/// The same as [`merge()`] for a thread that may have run between the readings of its native stack and its functions. `None`
+/// if they do not belong together.
+pub fn merge_if_on_stack<'a>(
     native: Native<'_>,
     buffers: &'a mut Buffers,
     limit: Limit,
@@ -113,7 +82,7 @@ pub fn merge_found<'a>(
     if found.loop_code.is_none() && !are_on_stack(executions, positions, native.is_whole()) {
         return None;
     }
-    Some(place(native, buffers, found, limit))
+    Some(merge(native, buffers, limit, found))
 }
 
 /// Returns whether the records of executions are on the native stack with these positions, in their
