@@ -1,6 +1,6 @@
 //! The nightly checks: loom models, sanitizers, fuzzing, sets of features, costs, packages, soaks.
 //! The short form of each but fuzzing, servers, criterion, other profilers, other targets and soaks is part of CI; of
-//! ThreadSanitizer, that is the tests of locks, and of AddressSanitizer the unit tests of three crates.
+//! the sanitizers, that is the tests of locks.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -72,18 +72,8 @@ fn models(steps: &Steps) -> Result<(), String> {
 /// Runs sanitizers on code that moves memory and counts: tables, encoder, ledger, allocator.
 fn sanitizers(steps: &Steps, extent: Extent) -> Result<(), String> {
     let target = target()?;
-    let (packages, tests) = match extent {
-        Extent::Short => (
-            "-p plimsoll-core -p plimsoll-ledger -p plimsoll-profiles",
-            "--lib",
-        ),
-        Extent::Full => (
-            "-p plimsoll -p plimsoll-backend -p plimsoll-core -p plimsoll-ledger \
-             -p plimsoll-profiles -p plimsoll-serve -p plimsoll-stats -p plimsoll-tasks \
-             -p plimsoll-threads -p plimsoll-waits",
-            "--lib --test memory",
-        ),
-    };
+    let packages = "-p plimsoll -p plimsoll-backend -p plimsoll-core -p plimsoll-ledger -p plimsoll-profiles \
+         -p plimsoll-serve -p plimsoll-stats -p plimsoll-tasks -p plimsoll-threads -p plimsoll-waits";
     let run = |variables: &[(&str, &str)], folder: &str, tests: &str| {
         let mut all = vec![("CARGO_PROFILE_DEV_OPT_LEVEL", "1")];
         all.extend_from_slice(variables);
@@ -101,7 +91,7 @@ fn sanitizers(steps: &Steps, extent: Extent) -> Result<(), String> {
             variables,
             folder,
             &format!(
-                "{tests} -- --skip a_full_table_keeps_the_totals --skip estimates_are_right_through_changes_of_rate \
+                "--lib --test memory -- --skip a_full_table_keeps_the_totals --skip estimates_are_right_through_changes_of_rate \
                  --skip growth::simulations {skipped}"
             ),
         )
@@ -125,9 +115,10 @@ fn sanitizers(steps: &Steps, extent: Extent) -> Result<(), String> {
         ("ASAN_OPTIONS", options),
         ("RUSTFLAGS", "-Zsanitizer=address --cfg plimsoll_sanitized"),
     ];
-    sanitized(&variables, "asan", "")?;
-    // Signal handlers that take samples.
+    // It takes minutes to compile.
     if extent == Extent::Full {
+        sanitized(&variables, "asan", "")?;
+        // Signal handlers that take samples.
         let tests = "--test threads_and_tasks --test whole_process -- cpu_profile:: sigprof::";
         run(&variables, "asan", tests)?;
     }
