@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use crate::calls;
 use crate::names::Names;
 use crate::process::Process;
-use crate::tasks::{Blocked, Position};
+use crate::threads::{Blocked, Position};
 use crate::view::View;
 use crate::waits::Kind;
 
 /// Returns the object. Numbers of threads are those of this command's PID namespace; times are in nanoseconds.
 pub(crate) fn view(process: &Process, view: &View, names: &Names<'_>) -> Value {
     let target = &process.target;
-    let tid = |index: usize| view.tasks[index].tid;
+    let tid = |index: usize| view.threads[index].tid;
     let owners = view.memory.owners.iter().map(|(owner, share)| {
         let (kind, name) = owner.names();
         json!({
@@ -45,7 +45,7 @@ pub(crate) fn view(process: &Process, view: &View, names: &Names<'_>) -> Value {
             "owners": owners.collect::<Vec<_>>(),
         },
         "deadlocks": cycles.collect::<Vec<_>>(),
-        "threads": (0..view.tasks.len()).map(|at| thread(view, at, names)).collect::<Vec<_>>(),
+        "threads": (0..view.threads.len()).map(|at| thread(view, at, names)).collect::<Vec<_>>(),
     })
 }
 
@@ -73,12 +73,12 @@ pub(crate) fn frames(frames: &[usize], names: &Names<'_>) -> Vec<Value> {
 }
 
 fn thread(view: &View, at: usize, names: &Names<'_>) -> Value {
-    let (task, stack) = (&view.tasks[at], &view.stacks[at]);
-    let call = match task.position {
+    let (thread, stack) = (&view.threads[at], &view.stacks[at]);
+    let call = match thread.position {
         Position::Blocked(Blocked { call, .. }) => call,
         Position::Running | Position::Ended => None,
     };
-    let futex = view.waits.of(task).map(|(address, futex)| {
+    let futex = view.waits.of(thread).map(|(address, futex)| {
         let others = futex.waiters.iter().filter(|&&waiter| waiter != at);
         json!({
             "address": format!("{address:#x}"),
@@ -87,23 +87,23 @@ fn thread(view: &View, at: usize, names: &Names<'_>) -> Value {
                 Kind::Owned => "owned",
                 Kind::Other => "unknown",
             },
-            "owner": futex.owner.map(|owner| view.tasks[owner].tid),
-            "other_waiters": others.map(|&waiter| view.tasks[waiter].tid).collect::<Vec<_>>(),
+            "owner": futex.owner.map(|owner| view.threads[owner].tid),
+            "other_waiters": others.map(|&waiter| view.threads[waiter].tid).collect::<Vec<_>>(),
         })
     });
     let activity = &view.activities[at];
     json!({
-        "tid": task.tid,
-        "own_tid": task.own_tid,
-        "name": task.name,
-        "state": task.state_name(),
+        "tid": thread.tid,
+        "own_tid": thread.own_tid,
+        "name": thread.name,
+        "state": thread.state_name(),
         "activity": activity.common,
         "object": activity.object,
-        "cpu_ns": task.cpu_ns,
+        "cpu_ns": thread.cpu_ns,
         "system_call": call.map(|(number, _)| {
             calls::name(number).map_or_else(|| number.to_string(), str::to_owned)
         }),
-        "kernel_function": task.kernel_function,
+        "kernel_function": thread.kernel_function,
         "futex": futex,
         "stack": {
             "is_complete": stack.is_complete,

@@ -26,11 +26,15 @@ mod process;
 mod profile;
 mod python;
 mod refusal;
+mod runtimes;
 mod sampling;
 mod stacks;
 mod stop;
-mod tasks;
+pub mod tasks;
+mod tasks_json;
+mod tasks_text;
 mod text;
+mod threads;
 mod view;
 mod waits;
 

@@ -232,8 +232,8 @@ impl From<&crate::view::View> for Profile {
     /// Counts the threads of a view by stack.
     fn from(view: &crate::view::View) -> Self {
         let mut profile = Self::new(Values::Threads);
-        for (task, stack) in view.tasks.iter().zip(&view.stacks) {
-            profile.add(stack.frames.clone(), &task.name, 1);
+        for (thread, stack) in view.threads.iter().zip(&view.stacks) {
+            profile.add(stack.frames.clone(), &thread.name, 1);
         }
         profile
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::process::Process;
 use crate::profile::{Profile, Values};
 use crate::stacks::StackReader;
-use crate::tasks::{self, Position, Task, Turns};
+use crate::threads::{self, Position, Thread, Turns};
 
 /// The share of one processor that the rounds may take.
 const MAX_SHARE: f64 = 0.03;
@@ -44,13 +44,13 @@ pub(crate) fn sample(process: &Process, values: Values, duration: Duration, rate
         }
         let elapsed = at - last;
         last = at;
-        let numbers = tasks::numbers(pid);
+        let numbers = threads::numbers(pid);
         if numbers.is_empty() {
             has_ended = true;
             break;
         }
         for tid in numbers {
-            let Some(turns) = tasks::turns(pid, tid) else {
+            let Some(turns) = threads::turns(pid, tid) else {
                 continue;
             };
             let entry = known.get(&tid);
@@ -69,17 +69,17 @@ pub(crate) fn sample(process: &Process, values: Values, duration: Duration, rate
             };
             let needs_stack = has_run && (values != Values::Cpu || value > 0);
             if needs_stack || is_new {
-                let task = Task::read(pid, tid, false);
-                let Some(mut task) = task else { continue };
+                let thread = Thread::read(pid, tid, false);
+                let Some(mut thread) = thread else { continue };
                 let frames = match needs_stack {
-                    true => reader.read(&mut task).frames,
+                    true => reader.read(&mut thread).frames,
                     false => Vec::new(),
                 };
                 let is_blocked = needs_stack
-                    && matches!(task.position, Position::Blocked(_))
-                    && tasks::turns(pid, tid) == Some(turns);
+                    && matches!(thread.position, Position::Blocked(_))
+                    && threads::turns(pid, tid) == Some(turns);
                 let entry = Known {
-                    name: task.name,
+                    name: thread.name,
                     // The count of a running thread is not always of the present.
                     turns: is_blocked.then_some(turns),
                     frames,

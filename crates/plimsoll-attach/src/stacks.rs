@@ -16,7 +16,7 @@ use crate::memory::ProcessMemory;
 use crate::process::Process;
 use crate::python::Python;
 use crate::stop::{self, NotStopped, Stopped};
-use crate::tasks::{self, Blocked, Position, Task};
+use crate::threads::{self, Blocked, Position, Thread};
 
 /// The maximum number of frames of a stack. A deeper stack keeps both ends.
 const DEEPEST: usize = 512;
@@ -81,26 +81,26 @@ impl<'a> StackReader<'a> {
     }
 
     /// Reads the stack of a thread, and sets its position to the place at which the stack was read.
-    pub(crate) fn read(&mut self, task: &mut Task) -> Stack {
+    pub(crate) fn read(&mut self, thread: &mut Thread) -> Stack {
         let mut missing = "it moved during each of 5 readings".to_owned();
         for _ in 0..ATTEMPTS {
-            let turns = tasks::turns(self.pid, task.tid);
-            task.position = match Position::read(self.pid, task.tid) {
+            let turns = threads::turns(self.pid, thread.tid);
+            thread.position = match Position::read(self.pid, thread.tid) {
                 Ok(position) => position,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::ESRCH | libc::ENOENT) => Position::Ended,
                     _ => return Stack::missing(format!("its position cannot be read: {error}")),
                 },
             };
-            match task.position {
+            match thread.position {
                 Position::Ended => return Stack::missing("it has ended".into()),
                 Position::Blocked(at) if at.stack > MAX_POINTER => {
                     return Stack::missing(NO_STACK.into());
                 }
                 Position::Blocked(at) => {
-                    let (pid, tid, position) = (self.pid, task.tid, task.position);
+                    let (pid, tid, position) = (self.pid, thread.tid, thread.position);
                     let mut is_unmoved = || {
-                        tasks::turns(pid, tid) == turns
+                        threads::turns(pid, tid) == turns
                             && Position::read(pid, tid).is_ok_and(|again| again == position)
                     };
                     if let Some(stack) = self.blocked(tid, at, &mut is_unmoved) {
@@ -108,7 +108,7 @@ impl<'a> StackReader<'a> {
                     }
                 }
                 Position::Running => {
-                    let (tid, mut python) = (task.tid, self.python.as_deref_mut());
+                    let (tid, mut python) = (thread.tid, self.python.as_deref_mut());
                     if let Some(python) = &mut python {
                         python.prepare(tid);
                     }

@@ -15,7 +15,7 @@ use plimsoll_unwind::registers::Registers;
 use crate::arch;
 use crate::maps::{self, Mapping};
 use crate::memory::ProcessMemory;
-use crate::tasks::Position;
+use crate::threads::Position;
 
 /// The most bytes of a stack that are copied while its thread is stopped: some 100 us.
 const MAX_STACK: usize = 256 << 10;

@@ -68,7 +68,7 @@ pub(crate) fn write(
     lines.push(String::new());
     lines.push(format!(
         "Threads: {}, with {} different stacks",
-        view.tasks.len(),
+        view.threads.len(),
         groups.len()
     ));
     let budget = match extent.is_all {
@@ -321,7 +321,7 @@ fn deadlocks(lines: &mut Vec<String>, view: &View, extent: Extent) {
             .iter()
             .take(longest)
             .map(|&at| {
-                let futex = view.waits.of(&view.tasks[at]);
+                let futex = view.waits.of(&view.threads[at]);
                 let address = futex.map_or(0, |(address, _)| address);
                 format!("{} waits for futex {address:#x}", view.thread(at))
             })

@@ -13,7 +13,7 @@ use crate::owners::Memory;
 use crate::process::Process;
 use crate::refusal::Target;
 use crate::stacks::{Stack, StackReader};
-use crate::tasks::{self, Blocked, Descriptors, Position, Task};
+use crate::threads::{self, Blocked, Descriptors, Position, Thread};
 use crate::waits::{Kind, Waits};
 
 /// The names of Plimsoll's threads: the one that serves pages, and the one of each program that contains Plimsoll.
@@ -22,7 +22,7 @@ const MAINTENANCE: &str = "plimsoll-maint";
 
 /// All that was read of a process.
 pub(crate) struct View {
-    pub(crate) tasks: Vec<Task>,
+    pub(crate) threads: Vec<Thread>,
     /// The stack of each thread.
     pub(crate) stacks: Vec<Stack>,
     pub(crate) waits: Waits,
@@ -59,26 +59,29 @@ impl View {
             has_own_numbers,
             ..
         } = process.target;
-        let mut tasks = tasks::all(pid, has_own_numbers);
+        let mut threads = threads::all(pid, has_own_numbers);
         let mut reader = StackReader::new(process);
-        let stacks: Vec<Stack> = tasks.iter_mut().map(|task| reader.read(task)).collect();
+        let stacks: Vec<Stack> = threads
+            .iter_mut()
+            .map(|thread| reader.read(thread))
+            .collect();
         let (stops, longest_stop) = (reader.stops, reader.longest_stop);
-        let waits = Waits::read(&tasks, &process.memory);
+        let waits = Waits::read(&threads, &process.memory);
         let mut descriptors = Descriptors::default();
-        let activities = tasks
+        let activities = threads
             .iter()
-            .map(|task| Activity::of(pid, task, &tasks, &waits, &mut descriptors))
+            .map(|thread| Activity::of(pid, thread, &threads, &waits, &mut descriptors))
             .collect();
         let pointers: Vec<usize> = stacks.iter().map(|stack| stack.pointer).collect();
         let memory = Memory::read(pid, &pointers, &process.memory);
-        if tasks.is_empty() || !process.target.exists() {
+        if threads.is_empty() || !process.target.exists() {
             return Err(process.target.ended());
         }
         let memory = memory.map_err(|error| Failure::new(format!("process {pid}"), error))?;
         let took = began.elapsed();
         Ok(Self {
-            pages: pages(pid, &tasks),
-            tasks,
+            pages: pages(pid, &threads),
+            threads,
             stacks,
             waits,
             activities,
@@ -91,16 +94,16 @@ impl View {
 
     /// Returns the number and the name of a thread.
     pub(crate) fn thread(&self, index: usize) -> String {
-        let task = &self.tasks[index];
-        format!("{} {}", task.tid, task.name)
+        let thread = &self.threads[index];
+        format!("{} {}", thread.tid, thread.name)
     }
 }
 
 impl Activity {
     fn of(
         pid: i32,
-        task: &Task,
-        tasks: &[Task],
+        thread: &Thread,
+        threads: &[Thread],
         waits: &Waits,
         descriptors: &mut Descriptors,
     ) -> Self {
@@ -108,14 +111,14 @@ impl Activity {
             common: common.to_owned(),
             object: String::new(),
         };
-        let stopped = matches!(task.state, 'T' | 't').then(|| task.state_name());
-        let call = match task.position {
+        let stopped = matches!(thread.state, 'T' | 't').then(|| thread.state_name());
+        let call = match thread.position {
             Position::Ended => return plain("ended"),
             Position::Running => return plain(stopped.unwrap_or("running")),
             Position::Blocked(Blocked { call, .. }) => call,
         };
         let Some((number, arguments)) = call else {
-            return plain(stopped.unwrap_or(match &*task.kernel_function {
+            return plain(stopped.unwrap_or(match &*thread.kernel_function {
                 "" => "waiting in the kernel, outside of a system call",
                 _ => "waiting for memory or a device",
             }));
@@ -125,10 +128,10 @@ impl Activity {
             Some(stopped) => format!("{stopped} in {name}"),
             None => format!("waiting in {name}"),
         };
-        let object = match waits.of(task) {
+        let object = match waits.of(thread) {
             Some((address, futex)) => {
                 let owner = futex.owner.map(|owner| {
-                    let owner = &tasks[owner];
+                    let owner = &threads[owner];
                     let kind = match futex.kind {
                         Kind::Mutex => "mutex of",
                         Kind::Owned | Kind::Other => "owned by",
@@ -151,8 +154,8 @@ impl Activity {
 
 /// Returns a line about the pages of a program that contains Plimsoll, by the names of its threads. Other programs are
 /// not contacted.
-fn pages(pid: i32, tasks: &[Task]) -> Option<String> {
-    let has = |name: &str| tasks.iter().any(|task| task.name == name);
+fn pages(pid: i32, threads: &[Thread]) -> Option<String> {
+    let has = |name: &str| threads.iter().any(|thread| thread.name == name);
     if !has(SERVER) {
         let contains = "it contains Plimsoll, and serves no pages; start it with PLIMSOLL=http=127.0.0.1:6060 for more";
         return has(MAINTENANCE).then(|| contains.to_owned());

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::memory::ProcessMemory;
-use crate::tasks::Task;
+use crate::threads::Thread;
 
 /// A futex for which threads wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,14 +46,14 @@ const WAITERS: u32 = 1 << 31;
 
 impl Waits {
     /// Finds the futexes for which threads wait, and their owners.
-    pub(crate) fn read(tasks: &[Task], memory: &ProcessMemory) -> Self {
-        let numbers = tasks.iter().enumerate();
+    pub(crate) fn read(threads: &[Thread], memory: &ProcessMemory) -> Self {
+        let numbers = threads.iter().enumerate();
         let numbers: HashMap<u32, usize> = numbers
-            .map(|(at, task)| (task.own_tid as u32, at))
+            .map(|(at, thread)| (thread.own_tid as u32, at))
             .collect();
         let mut futexes: BTreeMap<u64, Futex> = BTreeMap::new();
-        for (at, task) in tasks.iter().enumerate() {
-            let Some(wait) = task.futex() else { continue };
+        for (at, thread) in threads.iter().enumerate() {
+            let Some(wait) = thread.futex() else { continue };
             let futex = futexes.entry(wait.address).or_insert_with(|| {
                 let mut words = [0; 24];
                 let length = memory.copy(wait.address as usize, &mut words);
@@ -71,13 +71,13 @@ impl Waits {
             futex.waiters.push(at);
         }
         // A thread that waits for itself is reported, too: it locked a mutex twice.
-        let cycles = cycles(tasks.len(), &futexes);
+        let cycles = cycles(threads.len(), &futexes);
         Self { futexes, cycles }
     }
 
     /// Returns the futex for which a thread waits.
-    pub(crate) fn of(&self, task: &Task) -> Option<(u64, &Futex)> {
-        let address = task.futex()?.address;
+    pub(crate) fn of(&self, thread: &Thread) -> Option<(u64, &Futex)> {
+        let address = thread.futex()?.address;
         Some((address, self.futexes.get(&address)?))
     }
 }

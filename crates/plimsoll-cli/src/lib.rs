@@ -35,6 +35,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Symbolize(arguments) => symbolize::symbolize(&arguments),
         Command::Top(arguments) => top::watch(&arguments),
         Command::Attach(arguments) => attach::attach(&arguments),
+        Command::Tasks(arguments) => attach::tasks(&arguments),
         Command::View(arguments) => view::view(&arguments),
     };
     exit_code(done, "plimsoll")

@@ -8,6 +8,7 @@ mod report;
 mod run;
 mod ship;
 mod symbolize;
+mod tasks;
 mod top;
 mod view;
 
@@ -23,6 +24,7 @@ pub use report::{DiffArguments, ReportArguments, ViewArguments};
 pub use run::RunArguments;
 pub use ship::ShipArguments;
 pub use symbolize::SymbolizeArguments;
+pub use tasks::TasksArguments;
 pub use top::TopArguments;
 pub use view::BrowserArguments;
 
@@ -69,6 +71,8 @@ pub enum Command {
     Top(TopArguments),
     /// Show the memory, threads and stacks of any running process, without changing it
     Attach(AttachArguments),
+    /// Show the tasks of tokio in any running process, and what each awaits
+    Tasks(TasksArguments),
     /// Move post-mortem files and profiles to a directory or an HTTP server
     Ship(ShipArguments),
     /// Report what works on this machine or with a program, and how to enable the rest

@@ -48,6 +48,16 @@ pub(crate) fn legacy_call(number: i64) -> Option<&'static str> {
     })
 }
 
+/// Returns the thread pointer of the thread whose list of robust mutexes lies at `list`; `None` if it is not found. The C
+/// libraries keep the list in their structure of the thread, which begins with its own address, where the pointer leads.
+pub(crate) fn thread_pointer(list: u64, word: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+    /// No C library's structure is larger.
+    const MAX_DISTANCE: u64 = 4096;
+    let distances = (8..MAX_DISTANCE).step_by(8);
+    let mut candidates = distances.map_while(|distance| list.checked_sub(distance));
+    candidates.find(|&at| word(at) == Some(at))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

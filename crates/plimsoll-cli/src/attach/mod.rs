@@ -1,5 +1,5 @@
-//! `plimsoll attach`, which the crate `plimsoll-attach` implements on Linux.
+//! `plimsoll attach` and `plimsoll tasks`, which the crate `plimsoll-attach` implements on Linux.
 
 mod os;
 
-pub(crate) use os::attach;
+pub(crate) use os::{attach, tasks};

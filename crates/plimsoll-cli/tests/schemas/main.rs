@@ -18,7 +18,7 @@ use plimsoll_command::http;
 use serde_json::{Value, json};
 use workload::Process;
 
-const SCHEMAS: [&str; 11] = [
+const SCHEMAS: [&str; 12] = [
     "attach",
     "comparison",
     "growth",
@@ -29,6 +29,7 @@ const SCHEMAS: [&str; 11] = [
     "report",
     "run",
     "samples",
+    "tasks",
     "threads",
 ];
 

@@ -1,3 +1,4 @@
 //! Linux.
 
 pub(crate) use plimsoll_attach::attach::attach;
+pub(crate) use plimsoll_attach::tasks::tasks;

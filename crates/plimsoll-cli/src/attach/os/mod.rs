@@ -1,4 +1,4 @@
-//! One file per system with the same item.
+//! One file per system with the same items.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -6,6 +6,6 @@ mod linux;
 mod other;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::attach;
+pub(crate) use linux::{attach, tasks};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use other::attach;
+pub(crate) use other::{attach, tasks};

@@ -1,0 +1,119 @@
+//! The runtimes of tokio in a process.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use plimsoll_awaits::{Index, Memory, Missing, Runtimes, Sections};
+use plimsoll_command::failure::Failure;
+
+use crate::arch;
+use crate::memory::ProcessMemory;
+use crate::process::Process;
+use crate::threads;
+
+/// The runtimes of a process, as they were read.
+pub(crate) struct Reading {
+    pub(crate) runtimes: Runtimes,
+    /// The system's monotonic clock at the reading, in nanoseconds.
+    pub(crate) at_ns: u64,
+    /// The time that the reading took, with that of the debug information.
+    pub(crate) took: Duration,
+}
+
+/// Reads the runtimes.
+///
+/// # Errors
+/// What it would need is missing, with the reason; or the process has ended.
+pub(crate) fn read(process: &Process) -> Result<Reading, Failure> {
+    let target = &process.target;
+    let fail = |cause: String| Failure::new(format!("process {}", target.pid), cause);
+    if !cfg!(target_arch = "x86_64") {
+        return Err(fail("tasks can be read on x86-64 only".into()));
+    }
+    let began = Instant::now();
+    let programs = process.images.named(|name| name == target.program);
+    let Some((path, base, _)) = programs.first() else {
+        return Err(fail("its program's file cannot be read".into()));
+    };
+    let roots = [
+        PathBuf::from("/"),
+        PathBuf::from(format!("/proc/{}/root", target.pid)),
+    ];
+    let sections = Sections::read(Path::new(path), &roots);
+    let sections = sections.map_err(|missing| fail(reason(&missing)))?;
+    let index = Index::read(&sections).map_err(|missing| fail(reason(&missing)))?;
+    let tls = sections.tls.filter(|_| index.has_tokio());
+    let Some(tls) = tls else {
+        return Err(fail(
+            "its program does not contain tokio, or its debug information has no types of tokio"
+                .into(),
+        ));
+    };
+    let memory = OtherMemory(&process.memory);
+    let threads = threads::numbers(target.pid).into_iter();
+    let threads = threads.filter_map(|tid| Some((tid, thread_pointer(tid, &process.memory)?)));
+    let threads: Vec<_> = threads.collect();
+    let runtimes = Runtimes::read(&index, &memory, &tls, *base as u64, &threads);
+    if !target.exists() {
+        return Err(target.ended());
+    }
+    Ok(Reading {
+        runtimes,
+        at_ns: monotonic_ns(),
+        took: began.elapsed(),
+    })
+}
+
+fn reason(missing: &Missing) -> String {
+    match missing {
+        Missing::File(error) => format!("its program cannot be read: {error}"),
+        Missing::DebugInformation => {
+            "its program has no debug information, and no file below /usr/lib/debug belongs to it; \
+            build it with debug = \"full\""
+                .into()
+        }
+        Missing::Split => {
+            "its debug information lies in other files; build it with split-debuginfo = \"off\""
+                .into()
+        }
+        Missing::Types => {
+            "its debug information has no types; build it with debug = \"full\"".into()
+        }
+    }
+}
+
+struct OtherMemory<'a>(&'a ProcessMemory);
+
+impl Memory for OtherMemory<'_> {
+    fn fill(&self, address: u64, to: &mut [u8]) -> bool {
+        self.0.fill(address as usize, to)
+    }
+}
+
+/// Returns the thread pointer of a thread.
+fn thread_pointer(tid: i32, memory: &ProcessMemory) -> Option<u64> {
+    let (mut list, mut length) = (0_usize, 0_usize);
+    // SAFETY: the kernel writes an address and a length, to variables that are large enough.
+    let refused = unsafe {
+        libc::syscall(
+            libc::SYS_get_robust_list,
+            tid,
+            &raw mut list,
+            &raw mut length,
+        )
+    };
+    if refused != 0 || list == 0 {
+        return None;
+    }
+    arch::thread_pointer(list as u64, |at| memory.word(at as usize))
+}
+
+fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes to the variable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,68 @@
+//! Copies of the memory of a process.
+
+use std::collections::HashMap;
+
+/// The memory of a process.
+pub trait Memory {
+    /// Fills `to` with the memory at an address. Returns whether all of it can be read.
+    fn fill(&self, address: u64, to: &mut [u8]) -> bool;
+}
+
+const PAGE: u64 = 4096;
+
+/// The most pages that are kept.
+const MAX_PAGES: usize = 256;
+
+/// Pages that were copied for one reading.
+pub(crate) struct Copies<'a> {
+    memory: &'a dyn Memory,
+    /// `None` for those that cannot be read.
+    pages: HashMap<u64, Option<Box<[u8; PAGE as usize]>>>,
+}
+
+impl<'a> Copies<'a> {
+    pub(crate) fn new(memory: &'a dyn Memory) -> Self {
+        Self {
+            memory,
+            pages: HashMap::new(),
+        }
+    }
+
+    /// Forgets what was copied.
+    pub(crate) fn begin(&mut self) {
+        self.pages.clear();
+    }
+
+    /// Returns an unsigned number of 1, 2, 4 or 8 bytes.
+    pub(crate) fn number(&mut self, address: u64, size: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        let to = bytes.get_mut(..usize::try_from(size).ok()?)?;
+        self.fill(address, to)?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    fn fill(&mut self, address: u64, to: &mut [u8]) -> Option<()> {
+        let mut done = 0;
+        while done < to.len() {
+            let at = address.checked_add(done as u64)?;
+            let offset = (at % PAGE) as usize;
+            let page = self.page(at - at % PAGE)?;
+            let length = (to.len() - done).min(page.len() - offset);
+            to[done..done + length].copy_from_slice(&page[offset..offset + length]);
+            done += length;
+        }
+        Some(())
+    }
+
+    fn page(&mut self, start: u64) -> Option<&[u8; PAGE as usize]> {
+        if self.pages.len() >= MAX_PAGES && !self.pages.contains_key(&start) {
+            self.pages.clear();
+        }
+        let memory = self.memory;
+        let page = self.pages.entry(start).or_insert_with(|| {
+            let mut page = Box::new([0; PAGE as usize]);
+            memory.fill(start, &mut *page).then_some(page)
+        });
+        page.as_deref()
+    }
+}

@@ -1,0 +1,293 @@
+//! The layouts of types.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use gimli::{AttributeValue, UnitOffset, constants};
+
+use crate::index::{Index, TypeId};
+
+/// A described type.
+#[derive(Debug)]
+pub(crate) struct Type {
+    /// The name with its path.
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    pub(crate) shape: Shape,
+}
+
+#[derive(Debug)]
+pub(crate) enum Shape {
+    Struct(Vec<Member>),
+    /// Types with variants, of which one is active.
+    Enum {
+        /// The number by which the variants differ; `None` if there is one only.
+        discriminant: Option<Member>,
+        variants: Vec<Variant>,
+    },
+    /// A pointer or a reference to one value.
+    Pointer(TypeId),
+    /// A number, or anything else without parts.
+    Scalar,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) offset: u64,
+    pub(crate) kind: TypeId,
+    /// File and line, if they are stated.
+    pub(crate) place: Option<(String, u64)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Variant {
+    /// The number that stands for it; `None` for all that stand for no other.
+    pub(crate) value: Option<u64>,
+    pub(crate) member: Member,
+}
+
+/// The types that were needed so far.
+pub(crate) struct Types<'a> {
+    pub(crate) index: &'a Index<'a>,
+    known: HashMap<TypeId, Option<Rc<Type>>>,
+    /// For each unit, the scope around each namespace and type.
+    scopes: HashMap<usize, HashMap<UnitOffset, Scope>>,
+}
+
+/// A namespace or a type.
+#[derive(Clone, Debug)]
+struct Scope {
+    name: String,
+    parent: Option<UnitOffset>,
+}
+
+type Entry<'e, 'a> = gimli::DebuggingInformationEntry<'e, 'e, crate::sections::Reader<'a>>;
+
+impl<'a> Types<'a> {
+    pub(crate) fn new(index: &'a Index<'a>) -> Self {
+        Self {
+            index,
+            known: HashMap::new(),
+            scopes: HashMap::new(),
+        }
+    }
+
+    /// Returns a type; `None` if it is not described.
+    pub(crate) fn get(&mut self, at: TypeId) -> Option<Rc<Type>> {
+        if let Some(known) = self.known.get(&at) {
+            return known.clone();
+        }
+        let found = self.read(at).map(Rc::new);
+        self.known.insert(at, found.clone());
+        found
+    }
+
+    /// Returns the type whose functions a table of functions contains.
+    pub(crate) fn of_vtable(&self, at: TypeId) -> Option<TypeId> {
+        let unit = self.index.units.get(at.unit)?;
+        let entry = unit.entry(at.offset).ok()?;
+        let value = entry.attr_value(constants::DW_AT_containing_type).ok()??;
+        self.index.reference(at.unit, &value)
+    }
+
+    fn read(&mut self, at: TypeId) -> Option<Type> {
+        let name = self.name(at)?;
+        let index = self.index;
+        let unit = index.units.get(at.unit)?;
+        let mut tree = unit.entries_tree(Some(at.offset)).ok()?;
+        let root = tree.root().ok()?;
+        let tag = root.entry().tag();
+        let size = number(root.entry(), constants::DW_AT_byte_size).unwrap_or(0);
+        let shape = match tag {
+            constants::DW_TAG_structure_type | constants::DW_TAG_union_type => {
+                let (mut members, mut parts) = (Vec::new(), None);
+                let mut children = root.children();
+                while let Ok(Some(child)) = children.next() {
+                    match child.entry().tag() {
+                        constants::DW_TAG_member => {
+                            members.extend(self.member(at.unit, child.entry()));
+                        }
+                        constants::DW_TAG_variant_part => {
+                            parts = Some(self.variants(at.unit, child));
+                        }
+                        _ => {}
+                    }
+                }
+                parts.unwrap_or(Shape::Struct(members))
+            }
+            constants::DW_TAG_pointer_type | constants::DW_TAG_reference_type => {
+                match self.kind(at.unit, root.entry()) {
+                    Some(target) => Shape::Pointer(target),
+                    None => Shape::Scalar,
+                }
+            }
+            _ => Shape::Scalar,
+        };
+        let size = match shape {
+            Shape::Pointer(_) => 8,
+            _ => size,
+        };
+        Some(Type { name, size, shape })
+    }
+
+    fn kind(&self, unit: usize, entry: &Entry<'_, 'a>) -> Option<TypeId> {
+        let value = entry.attr_value(constants::DW_AT_type).ok()??;
+        self.index.reference(unit, &value)
+    }
+
+    fn member(&self, unit: usize, entry: &Entry<'_, 'a>) -> Option<Member> {
+        Some(Member {
+            name: self.text(unit, entry).unwrap_or_default(),
+            offset: number(entry, constants::DW_AT_data_member_location).unwrap_or(0),
+            kind: self.kind(unit, entry)?,
+            place: self.place(unit, entry),
+        })
+    }
+
+    fn variants(
+        &self,
+        unit: usize,
+        part: gimli::EntriesTreeNode<'_, '_, '_, crate::sections::Reader<'a>>,
+    ) -> Shape {
+        let discriminant = part.entry().attr_value(constants::DW_AT_discr);
+        let discriminant = match discriminant {
+            Ok(Some(AttributeValue::UnitRef(offset))) => Some(offset),
+            _ => None,
+        };
+        let (mut by, mut variants) = (None, Vec::new());
+        let mut children = part.children();
+        while let Ok(Some(child)) = children.next() {
+            match child.entry().tag() {
+                constants::DW_TAG_member if Some(child.entry().offset()) == discriminant => {
+                    by = self.member(unit, child.entry());
+                }
+                constants::DW_TAG_variant => {
+                    let value = number(child.entry(), constants::DW_AT_discr_value);
+                    let mut parts = child.children();
+                    while let Ok(Some(part)) = parts.next() {
+                        if part.entry().tag() == constants::DW_TAG_member
+                            && let Some(member) = self.member(unit, part.entry())
+                        {
+                            variants.push(Variant { value, member });
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Shape::Enum {
+            discriminant: by,
+            variants,
+        }
+    }
+
+    fn text(&self, unit: usize, entry: &Entry<'_, 'a>) -> Option<String> {
+        let name = entry.attr_value(constants::DW_AT_name).ok()??;
+        let unit = self.index.units.get(unit)?;
+        let name = self.index.dwarf.attr_string(unit, name).ok()?;
+        Some(String::from_utf8_lossy(name.slice()).into_owned())
+    }
+
+    /// Returns the file and the line of an entry.
+    fn place(&self, unit: usize, entry: &Entry<'_, 'a>) -> Option<(String, u64)> {
+        let line = number(entry, constants::DW_AT_decl_line)?;
+        let file = number(entry, constants::DW_AT_decl_file)?;
+        let unit = self.index.units.get(unit)?;
+        let header = unit.line_program.as_ref()?.header();
+        let file = header.file(file)?;
+        let text = |value| {
+            let text = self.index.dwarf.attr_string(unit, value).ok()?;
+            Some(String::from_utf8_lossy(text.slice()).into_owned())
+        };
+        let name = text(file.path_name())?;
+        let folder = file.directory(header).and_then(text).unwrap_or_default();
+        let is_whole = name.starts_with('/') || folder.is_empty();
+        let path = if is_whole {
+            name
+        } else {
+            format!("{folder}/{name}")
+        };
+        Some((path, line))
+    }
+
+    /// Returns the name of a type with its path.
+    fn name(&mut self, at: TypeId) -> Option<String> {
+        let index = self.index;
+        let unit = index.units.get(at.unit)?;
+        let entry = unit.entry(at.offset).ok()?;
+        let own = self.text(at.unit, &entry).unwrap_or_default();
+        let scopes = (self.scopes)
+            .entry(at.unit)
+            .or_insert_with(|| scopes(index, at.unit).unwrap_or_default());
+        let mut names = vec![own];
+        let mut scope = scopes.get(&at.offset).and_then(|scope| scope.parent);
+        while let Some(offset) = scope {
+            let Some(around) = scopes.get(&offset) else {
+                break;
+            };
+            names.push(around.name.clone());
+            scope = around.parent;
+        }
+        names.reverse();
+        Some(names.join("::"))
+    }
+}
+
+/// Lists the namespaces and types of a unit.
+fn scopes(index: &Index<'_>, number: usize) -> Option<HashMap<UnitOffset, Scope>> {
+    let unit = index.units.get(number)?;
+    let mut found = HashMap::new();
+    let mut around: Vec<(isize, UnitOffset)> = Vec::new();
+    let mut entries = unit.entries_raw(None).ok()?;
+    while !entries.is_empty() {
+        let (offset, depth) = (entries.next_offset(), entries.next_depth());
+        let Ok(abbreviation) = entries.read_abbreviation() else {
+            break;
+        };
+        let Some(abbreviation) = abbreviation else {
+            continue;
+        };
+        let is_scope = matches!(
+            abbreviation.tag(),
+            constants::DW_TAG_namespace
+                | constants::DW_TAG_structure_type
+                | constants::DW_TAG_union_type
+                | constants::DW_TAG_enumeration_type
+        );
+        if !is_scope {
+            if entries.skip_attributes(abbreviation.attributes()).is_err() {
+                break;
+            }
+            continue;
+        }
+        let mut name = String::new();
+        for &specification in abbreviation.attributes() {
+            let Ok(attribute) = entries.read_attribute(specification) else {
+                return Some(found);
+            };
+            if attribute.name() == constants::DW_AT_name
+                && let Ok(text) = index.dwarf.attr_string(unit, attribute.value())
+            {
+                name = String::from_utf8_lossy(text.slice()).into_owned();
+            }
+        }
+        while around.last().is_some_and(|(scope, _)| *scope >= depth) {
+            around.pop();
+        }
+        let parent = around.last().map(|(_, offset)| *offset);
+        found.insert(offset, Scope { name, parent });
+        around.push((depth, offset));
+    }
+    Some(found)
+}
+
+fn number(entry: &Entry<'_, '_>, name: constants::DwAt) -> Option<u64> {
+    let value = entry.attr_value(name).ok()??;
+    if let AttributeValue::FileIndex(file) = value {
+        return Some(file);
+    }
+    value
+        .udata_value()
+        .or_else(|| Some(value.sdata_value()? as u64))
+}

@@ -1,0 +1,164 @@
+//! Values in the memory of a process, by their types.
+
+use std::rc::Rc;
+
+use crate::copies::Copies;
+use crate::index::TypeId;
+use crate::types::{Member, Shape, Type, Types};
+
+/// A value in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Value {
+    pub(crate) address: u64,
+    pub(crate) kind: TypeId,
+}
+
+/// Types and memory.
+pub(crate) struct Reading<'a> {
+    pub(crate) types: Types<'a>,
+    pub(crate) copies: Copies<'a>,
+}
+
+/// The most values that one search looks at, and how deep they lie in each other.
+const MAX_SEARCHED: usize = 4096;
+const MAX_DEPTH: usize = 24;
+
+/// The most elements of a slice that are looked at.
+const MAX_ELEMENTS: u64 = 1 << 16;
+
+impl Value {
+    /// Returns a part of the value; `None` if its address would overflow.
+    fn part(self, member: &Member) -> Option<Self> {
+        Some(Self {
+            address: self.address.checked_add(member.offset)?,
+            kind: member.kind,
+        })
+    }
+}
+
+impl<'a> Reading<'a> {
+    pub(crate) fn kind(&mut self, value: Value) -> Option<Rc<Type>> {
+        self.types.get(value.kind)
+    }
+
+    /// Returns the value as a number.
+    pub(crate) fn number(&mut self, value: Value) -> Option<u64> {
+        let size = self.kind(value)?.size;
+        self.copies.number(value.address, size)
+    }
+
+    /// Returns the active variant of an enum.
+    pub(crate) fn variant(&mut self, value: Value) -> Option<Member> {
+        let kind = self.kind(value)?;
+        let Shape::Enum {
+            discriminant,
+            variants,
+        } = &kind.shape
+        else {
+            return None;
+        };
+        let Some(discriminant) = discriminant else {
+            return Some(variants.first()?.member.clone());
+        };
+        let part = value.part(discriminant)?;
+        let size = self.types.get(part.kind)?.size;
+        let number = self.copies.number(part.address, size)?;
+        let mask = u64::MAX >> (64 - 8 * size.clamp(1, 8));
+        let is = |stated: Option<u64>| stated.is_some_and(|stated| stated & mask == number);
+        let of_others = || variants.iter().find(|variant| variant.value.is_none());
+        let active = variants.iter().find(|variant| is(variant.value));
+        Some(active.or_else(of_others)?.member.clone())
+    }
+
+    /// Returns the parts of a value: of an enum, the active variant.
+    pub(crate) fn parts(&mut self, value: Value) -> Vec<(String, Value)> {
+        let Some(kind) = self.kind(value) else {
+            return Vec::new();
+        };
+        let members = match &kind.shape {
+            Shape::Struct(members) => members.clone(),
+            Shape::Enum { .. } => self.variant(value).into_iter().collect(),
+            Shape::Pointer(_) | Shape::Scalar => Vec::new(),
+        };
+        let parts = members
+            .into_iter()
+            .filter_map(|member| Some((value.part(&member)?, member.name)));
+        parts.map(|(part, name)| (name, part)).collect()
+    }
+
+    /// Returns the part with a name.
+    pub(crate) fn member(&mut self, value: Value, name: &str) -> Option<Value> {
+        let parts = self.parts(value);
+        parts
+            .into_iter()
+            .find(|(part, _)| part == name)
+            .map(|(_, part)| part)
+    }
+
+    /// Returns the first value that satisfies a condition among a value and all of its parts, without following pointers.
+    pub(crate) fn find(
+        &mut self,
+        value: Value,
+        is_wanted: &mut dyn FnMut(&str, &Type) -> bool,
+    ) -> Option<Value> {
+        let mut left = MAX_SEARCHED;
+        self.find_in("", value, is_wanted, MAX_DEPTH, &mut left)
+    }
+
+    fn find_in(
+        &mut self,
+        name: &str,
+        value: Value,
+        is_wanted: &mut dyn FnMut(&str, &Type) -> bool,
+        depth: usize,
+        left: &mut usize,
+    ) -> Option<Value> {
+        *left = left.checked_sub(1)?;
+        let kind = self.kind(value)?;
+        if is_wanted(name, &kind) {
+            return Some(value);
+        }
+        let depth = depth.checked_sub(1)?;
+        let parts = self.parts(value);
+        let mut parts = parts.into_iter();
+        parts.find_map(|(name, part)| self.find_in(&name, part, is_wanted, depth, left))
+    }
+
+    /// Returns the first value whose full name begins with `prefix`.
+    pub(crate) fn find_type(&mut self, value: Value, prefix: &str) -> Option<Value> {
+        self.find(value, &mut |_, kind| kind.name.starts_with(prefix))
+    }
+
+    /// Returns the first part with a name, however deep.
+    pub(crate) fn find_member(&mut self, value: Value, wanted: &str) -> Option<Value> {
+        self.find(value, &mut |name, _| name == wanted)
+    }
+
+    /// Returns the target of the first pointer in a value; `None` if it is null.
+    pub(crate) fn target(&mut self, value: Value) -> Option<Value> {
+        let pointer = self.find(value, &mut |_, kind| {
+            matches!(kind.shape, Shape::Pointer(_))
+        })?;
+        let Shape::Pointer(kind) = self.kind(pointer)?.shape else {
+            return None;
+        };
+        let address = self.copies.number(pointer.address, 8)?;
+        (address != 0).then_some(Value { address, kind })
+    }
+
+    /// Returns the elements of a boxed or borrowed slice.
+    pub(crate) fn elements(&mut self, slice: Value) -> Option<Vec<Value>> {
+        let first = self.member(slice, "data_ptr")?;
+        let length = self.member(slice, "length")?;
+        let (first, length) = (self.target(first)?, self.number(length)?);
+        let size = self.kind(first)?.size;
+        if length > MAX_ELEMENTS {
+            return None;
+        }
+        let element = |at: u64| {
+            let address = first.address.checked_add(at.checked_mul(size)?)?;
+            Some(Value { address, ..first })
+        };
+        (0..length).map(element).collect()
+    }
+}

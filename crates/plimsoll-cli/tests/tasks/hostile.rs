@@ -1,0 +1,126 @@
+//! Damaged debug information and memory that changes at will do no harm.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use plimsoll_awaits::{Index, Memory, Runtimes, Sections};
+
+use crate::command::Directory;
+use crate::program::{Running, plain};
+
+/// The memory of a process, of which some bytes are wrong, others at each reading.
+struct Damaged {
+    file: File,
+    state: Cell<u64>,
+    /// One of so many reads is damaged; 0 for none.
+    one_of: u64,
+}
+
+fn next(state: &Cell<u64>) -> u64 {
+    let mut bits = state.get();
+    bits ^= bits << 13;
+    bits ^= bits >> 7;
+    bits ^= bits << 17;
+    state.set(bits);
+    bits
+}
+
+impl Memory for Damaged {
+    fn fill(&self, address: u64, to: &mut [u8]) -> bool {
+        if self.file.read_exact_at(to, address).is_err() {
+            return false;
+        }
+        if self.one_of > 0 && next(&self.state).is_multiple_of(self.one_of) {
+            for _ in 0..20 {
+                let at = next(&self.state) as usize % to.len();
+                to[at] = next(&self.state) as u8;
+            }
+        }
+        true
+    }
+}
+
+/// The thread pointer of the first thread: the last word before the C library's structure of the thread that names itself.
+fn thread_pointer(memory: &Damaged, pid: u32) -> u64 {
+    let (mut list, mut length) = (0_u64, 0_u64);
+    // SAFETY: the kernel writes to the variables.
+    let refused = unsafe {
+        libc::syscall(
+            libc::SYS_get_robust_list,
+            pid,
+            &raw mut list,
+            &raw mut length,
+        )
+    };
+    assert_eq!(refused, 0);
+    let names_itself = |at: &u64| {
+        let mut word = [0; 8];
+        memory.fill(*at, &mut word) && u64::from_le_bytes(word) == *at
+    };
+    let words = (1..512).map(|distance| list - 8 * distance);
+    words.into_iter().find(names_itself).unwrap()
+}
+
+fn base(pid: u32) -> u64 {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    u64::from_str_radix(maps.split('-').next().unwrap(), 16).unwrap()
+}
+
+fn read(program: &Path, running: &Running, memory: &Damaged, pointer: u64) -> Option<usize> {
+    let sections = Sections::read(program, &[]).ok()?;
+    let index = Index::read(&sections).ok()?;
+    let pid = running.child.id();
+    let tls = sections.tls?;
+    let runtimes = Runtimes::read(&index, memory, &tls, base(pid), &[(pid as i32, pointer)]);
+    Some(
+        runtimes
+            .runtimes
+            .iter()
+            .map(|runtime| runtime.tasks.len())
+            .sum(),
+    )
+}
+
+#[test]
+fn damage_does_no_harm() {
+    let running = Running::start(plain(), 20);
+    let mut memory = Damaged {
+        file: File::open(format!("/proc/{}/mem", running.child.id())).unwrap(),
+        state: Cell::new(0x9e37_79b9_7f4a_7c15),
+        one_of: 0,
+    };
+    let pointer = thread_pointer(&memory, running.child.id());
+    let whole = read(plain(), &running, &memory, pointer);
+    assert!(whole.is_some_and(|tasks| tasks > 20), "{whole:?}");
+    // Memory.
+    for one_of in [1, 2, 5, 20, 100] {
+        memory.one_of = one_of;
+        for _ in 0..4 {
+            let began = Instant::now();
+            read(plain(), &running, &memory, pointer);
+            assert!(began.elapsed() < Duration::from_secs(60), "one of {one_of}");
+        }
+    }
+    memory.one_of = 0;
+    // Debug information.
+    let directory = Directory::new("damaged-tasks");
+    let program = PathBuf::from(directory.path("program"));
+    let original = std::fs::read(plain()).unwrap();
+    let state = Cell::new(0x2545_f491_4f6c_dd1d);
+    for bytes in [1, 10, 100, 1000, 10_000, 100_000] {
+        for _ in 0..2 {
+            let mut damaged = original.clone();
+            for _ in 0..bytes {
+                let at = next(&state) as usize % damaged.len();
+                damaged[at] = next(&state) as u8;
+            }
+            std::fs::write(&program, &damaged).unwrap();
+            let began = Instant::now();
+            read(&program, &running, &memory, pointer);
+            assert!(began.elapsed() < Duration::from_secs(60), "{bytes} bytes");
+        }
+    }
+}

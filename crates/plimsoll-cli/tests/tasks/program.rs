@@ -1,0 +1,109 @@
+//! The program whose tasks are read: the example `every_await` of `plimsoll-awaits`, with types in its debug information.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use crate::command::stdout_of;
+
+/// Named so that flags for the program are not for what compiles it.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// The settings of Cargo with which it builds types, and optimizes.
+pub const PLAIN: &[&str] = &[
+    "profile.dev.debug='full'",
+    "profile.dev.package.'*'.debug='full'",
+];
+pub const OPTIMIZED: &[&str] = &[
+    "profile.dev.debug='full'",
+    "profile.dev.package.'*'.debug='full'",
+    "profile.dev.lto='fat'",
+    "profile.dev.opt-level=3",
+    "profile.dev.panic='abort'",
+];
+
+/// Returns the program, as an ordinary build makes it.
+pub fn plain() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| build("tasks-plain", PLAIN))
+}
+
+/// Builds the program in a folder, and returns its path.
+pub fn build(folder: &str, settings: &[&str]) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "-p", "plimsoll-awaits"])
+        .args(["--example", "every_await", "--target", TARGET])
+        .arg("--target-dir")
+        .arg(&target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(settings.iter().flat_map(|setting| ["--config", *setting]))
+        .output()
+        .unwrap();
+    let complaint = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{complaint}");
+    target.join(TARGET).join("debug/examples/every_await")
+}
+
+/// The running program. It ends with its input.
+pub struct Running {
+    pub child: Child,
+    _input: ChildStdin,
+    /// The name of each task, and what it waits for at last, by tokio's number.
+    pub tasks: HashMap<u64, (String, String)>,
+}
+
+impl Running {
+    /// Starts the program with a number of tasks that change what they await.
+    pub fn start(program: &Path, changing: u32) -> Self {
+        let mut child = Command::new(program)
+            .arg(changing.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut tasks = HashMap::new();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for line in lines {
+            let line = line.unwrap();
+            if line == "ready" {
+                break;
+            }
+            let words: Vec<&str> = line.splitn(3, ' ').collect();
+            let [id, name, leaf] = words[..] else {
+                panic!("{line}");
+            };
+            tasks.insert(id.parse().unwrap(), (name.to_owned(), leaf.to_owned()));
+        }
+        Self {
+            _input: child.stdin.take().unwrap(),
+            child,
+            tasks,
+        }
+    }
+
+    /// Returns what the command prints with options.
+    pub fn text(&self, options: &[&str]) -> String {
+        let pid = self.child.id().to_string();
+        stdout_of(&[&["tasks", &*pid], options].concat())
+    }
+
+    /// Returns the only runtime.
+    pub fn runtime(&self) -> Value {
+        let mut value: Value = serde_json::from_str(&self.text(&["--json"])).unwrap();
+        let runtimes = value["runtimes"].as_array_mut().unwrap();
+        assert_eq!(runtimes.len(), 1, "{runtimes:?}");
+        runtimes.remove(0)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
