@@ -100,8 +100,13 @@ pub fn stress(root: &Path, rounds: u64, first: u64) -> Result<(), String> {
             std::thread::scope(|scope| {
                 let round = |(seed, surroundings, folder): &(u64, Surroundings, PathBuf)| {
                     let began = Instant::now();
-                    let failed = run(folder, surroundings, is_root);
+                    let log = beside(folder, &format!("seed-{seed}.log"));
+                    let failed = run(folder, surroundings, is_root, &log);
                     let seconds = began.elapsed().as_secs();
+                    // At once: the other rounds may take an hour, or be ended.
+                    for name in failed.iter().flatten() {
+                        println!("seed {seed}: {name}, in {}", log.display());
+                    }
                     (*seed, seconds, failed)
                 };
                 let rounds: Vec<_> = (pair.iter())
@@ -244,14 +249,14 @@ fn succeed(command: &mut Command) -> Result<(), String> {
         .ok_or_else(|| format!("{status}: {command:?}"))
 }
 
-/// Runs the suite, and returns the names of the tests that fail. Its output is in a file beside the folder.
+/// Runs the suite with its output in `log`, and returns the names of the tests that fail.
 fn run(
     folder: &Path,
     surroundings: &Surroundings,
     is_root: bool,
+    log: &Path,
 ) -> Result<BTreeSet<String>, String> {
-    let log = folder.with_extension("log");
-    let output = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+    let output = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
     let errors = output.try_clone().map_err(|error| error.to_string())?;
     let mut before = format!("umask {:03o}; ", surroundings.umask);
     if surroundings.without_shm {
@@ -297,7 +302,7 @@ fn run(
         }
         std::thread::sleep(Duration::from_millis(200));
     };
-    let file = File::open(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+    let file = File::open(log).map_err(|error| format!("{}: {error}", log.display()))?;
     let mut failed = failures(BufReader::new(file).lines().map_while(Result::ok));
     if failed.is_empty() && !status.success() {
         failed.insert(format!("{status}: {}", log.display()));

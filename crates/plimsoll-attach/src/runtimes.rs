@@ -27,7 +27,7 @@ pub(crate) struct Reading {
 pub(crate) fn read(process: &Process) -> Result<Reading, Failure> {
     let target = &process.target;
     let fail = |cause: String| Failure::new(format!("process {}", target.pid), cause);
-    if !cfg!(target_arch = "x86_64") {
+    if !arch::HAS_THREAD_POINTERS {
         return Err(fail("tasks can be read on x86-64 only".into()));
     }
     let began = Instant::now();

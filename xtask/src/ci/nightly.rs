@@ -475,6 +475,11 @@ fn soaks(steps: &Steps) -> Result<(), String> {
     )?;
     // Programs of the distribution, as far as they are installed.
     steps.run("cargo test -p plimsoll-cli --test real_programs -- --ignored --test-threads=1")?;
+    // Tasks of programs in all kinds of builds, and 100,000 readings of tasks that run meanwhile.
+    steps.run_with(
+        &[("PLIMSOLL_TEST_READINGS", "500")],
+        "cargo test -p plimsoll-cli --test tasks -- --include-ignored",
+    )?;
     // In all kinds of builds, blocks are attributed to the functions that make them.
     steps.run("cargo test --release -p plimsoll-cli --test run -- --ignored frames::")?;
     // Under load, and in unusual surroundings.

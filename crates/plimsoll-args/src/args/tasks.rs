@@ -9,7 +9,7 @@ Examples:
   plimsoll tasks 1234 --all           each task, with all awaits
   plimsoll tasks 1234 --json          the same for programs
 
-The program needs no preparation: no `tokio_unstable`, no tracking, no restart. It needs debug information with types: \
+The program needs neither `tokio_unstable` nor tracked tasks. It needs debug information with types, of tokio too: \
 `debug = \"full\"` in its profile, also in a separate file that belongs to it by its build id. Nothing of the process is \
 changed or stopped. Linux on x86-64 only.
 

@@ -7,6 +7,7 @@
 //! | `registers` | the registers that a walk needs |
 //! | `is_in_call` | whether the thread is at the end of a system call |
 //! | `restart` | lets the kernel restart a system call that the stop interrupted |
+//! | `HAS_THREAD_POINTERS` | whether `thread_pointer` finds any |
 //! | `thread_pointer` | the address to which thread-local variables are relative |
 //! | `legacy_call` | the names of system calls that newer processors lack |
 

@@ -33,6 +33,9 @@ pub(crate) fn legacy_call(_number: i64) -> Option<&'static str> {
     None
 }
 
+/// Thread pointers are not found.
+pub(crate) const HAS_THREAD_POINTERS: bool = false;
+
 /// Returns `None`.
 pub(crate) fn thread_pointer(_list: u64, _word: impl Fn(u64) -> Option<u64>) -> Option<u64> {
     None

@@ -48,6 +48,9 @@ pub(crate) fn legacy_call(number: i64) -> Option<&'static str> {
     })
 }
 
+/// Thread pointers are found.
+pub(crate) const HAS_THREAD_POINTERS: bool = true;
+
 /// Returns the thread pointer of the thread whose list of robust mutexes lies at `list`; `None` if it is not found. The C
 /// libraries keep the list in their structure of the thread, which begins with its own address, where the pointer leads.
 pub(crate) fn thread_pointer(list: u64, word: impl Fn(u64) -> Option<u64>) -> Option<u64> {

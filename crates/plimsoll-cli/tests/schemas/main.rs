@@ -6,6 +6,9 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 #[path = "../command/mod.rs"]
 mod command;
+#[cfg(target_arch = "x86_64")]
+#[path = "../tasks/program.rs"]
+mod program;
 mod workload;
 
 use std::fs;
@@ -341,4 +344,11 @@ fn processes_that_are_read_from_outside_have_their_schemas() {
     for (name, output) in ["attach", "samples"].into_iter().zip(outputs) {
         describes(name, &output);
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn tasks_of_a_running_program_have_their_schema() {
+    let running = program::Running::start(program::plain(), 3);
+    describes("tasks", &parsed(&running.text(&["--json"])));
 }

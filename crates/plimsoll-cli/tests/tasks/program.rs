@@ -1,5 +1,7 @@
 //! The program whose tasks are read: the example `every_await` of `plimsoll-awaits`, with types in its debug information.
 
+#![allow(dead_code, reason = "each test uses some of it")]
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

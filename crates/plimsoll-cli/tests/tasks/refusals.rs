@@ -1,9 +1,9 @@
 //! What cannot be read is refused with the reason.
 
+use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::command::plimsoll;
-use crate::program::{Running, build};
+use crate::command::{Directory, plimsoll};
 
 fn refusal(pid: u32) -> String {
     let output = plimsoll(&["tasks", &pid.to_string()]);
@@ -16,7 +16,7 @@ fn refusal(pid: u32) -> String {
 fn a_program_without_debug_information_is_refused() {
     let mut sleeps = Command::new("/bin/sleep").arg("100").spawn().unwrap();
     // Until then, it is a copy of this process.
-    while std::fs::read_link(format!("/proc/{}/exe", sleeps.id())).unwrap()
+    while fs::read_link(format!("/proc/{}/exe", sleeps.id())).unwrap()
         == std::env::current_exe().unwrap()
     {
         std::thread::yield_now();
@@ -28,38 +28,49 @@ fn a_program_without_debug_information_is_refused() {
     sleeps.wait().unwrap();
 }
 
-#[test]
-fn a_program_without_tokio_is_refused() {
-    let directory = crate::command::Directory::new("without-tokio");
-    let source = directory.file(
-        "waits.c",
-        b"struct part { int x; } part; int main(void) { return getchar() + part.x; }",
-    );
+/// Compiles a program that waits for its input, and returns why it is refused.
+fn refusal_of(compiler: &str, file: &str, source: &[u8], options: &[&str]) -> String {
+    let directory = Directory::new(file);
+    let source = directory.file(file, source);
     let program = directory.path("waits");
-    let built = Command::new("cc")
-        .args(["-g", "-w", "-o", &program, &source])
-        .status();
-    assert!(built.unwrap().success());
+    let mut compiler = Command::new(compiler);
+    let built = compiler
+        .args(options)
+        .args(["-o", &program, &source])
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
     let mut waits = Command::new(&program)
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
     let exe = format!("/proc/{}/exe", waits.id());
-    while std::fs::read_link(&exe).unwrap() != std::fs::canonicalize(&program).unwrap() {
+    // Until then, it is a copy of this process.
+    while fs::read_link(&exe).unwrap() != fs::canonicalize(&program).unwrap() {
         std::thread::yield_now();
     }
     let text = refusal(waits.id());
-    assert!(text.contains("does not contain tokio"), "{text}");
     waits.kill().unwrap();
     waits.wait().unwrap();
+    text
+}
+
+#[test]
+fn a_program_without_tokio_is_refused() {
+    let source = b"struct part { int x; } part; int main(void) { return getchar() + part.x; }";
+    let text = refusal_of("cc", "waits.c", source, &["-g", "-w"]);
+    assert!(text.contains("does not contain tokio"), "{text}");
 }
 
 #[test]
 fn a_program_with_lines_only_is_refused() {
-    let settings = ["profile.dev.debug='line-tables-only'"];
-    let program = build("tasks-lines", &settings);
-    let running = Running::start(&program, 0);
-    let text = refusal(running.child.id());
+    let source = b"fn main() { std::io::stdin().lines().for_each(drop); }";
+    let text = refusal_of(
+        "rustc",
+        "waits.rs",
+        source,
+        &["-Cdebuginfo=line-tables-only"],
+    );
     assert!(
         text.contains("has no types; build it with debug = \"full\""),
         "{text}"
