@@ -14,8 +14,8 @@ use crate::threads;
 /// The runtimes of a process, as they were read.
 pub(crate) struct Reading {
     pub(crate) runtimes: Runtimes,
-    /// The system's monotonic clock at the reading, in nanoseconds.
-    pub(crate) at_ns: u64,
+    /// The process's monotonic clock at the reading, in nanoseconds; `None` if it has another one than this command.
+    pub(crate) at_ns: Option<u64>,
     /// The time that the reading took, with that of the debug information.
     pub(crate) took: Duration,
 }
@@ -53,13 +53,17 @@ pub(crate) fn read(process: &Process) -> Result<Reading, Failure> {
     let threads = threads::numbers(target.pid).into_iter();
     let threads = threads.filter_map(|tid| Some((tid, thread_pointer(tid, &process.memory)?)));
     let threads: Vec<_> = threads.collect();
+    if threads.is_empty() {
+        let cause = "its C library does not show where the variables of threads are: tasks can be read with glibc";
+        return Err(fail(cause.into()));
+    }
     let runtimes = Runtimes::read(&index, &memory, &tls, *base as u64, &threads);
     if !target.exists() {
         return Err(target.ended());
     }
     Ok(Reading {
         runtimes,
-        at_ns: monotonic_ns(),
+        at_ns: has_clock_of_this_command(target.pid).then(monotonic_ns),
         took: began.elapsed(),
     })
 }
@@ -106,6 +110,12 @@ fn thread_pointer(tid: i32, memory: &ProcessMemory) -> Option<u64> {
         return None;
     }
     arch::thread_pointer(list as u64, |at| memory.word(at as usize))
+}
+
+/// Returns whether a process is in the time namespace of this command.
+fn has_clock_of_this_command(pid: i32) -> bool {
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/time")).ok();
+    namespace(&pid.to_string()) == namespace("self")
 }
 
 fn monotonic_ns() -> u64 {

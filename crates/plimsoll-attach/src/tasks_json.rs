@@ -34,7 +34,7 @@ pub(crate) fn value(process: &Process, reading: &Reading, descriptors: &mut Desc
     })
 }
 
-fn task(found: &Task, pid: i32, now: u64, descriptors: &mut Descriptors) -> Value {
+fn task(found: &Task, pid: i32, now: Option<u64>, descriptors: &mut Descriptors) -> Value {
     let awaits = found.awaits.as_ref();
     json!({
         "id": found.id,
@@ -51,10 +51,12 @@ fn task(found: &Task, pid: i32, now: u64, descriptors: &mut Descriptors) -> Valu
     })
 }
 
-fn future(found: &Await, pid: i32, now: u64, descriptors: &mut Descriptors) -> Value {
+fn future(found: &Await, pid: i32, now: Option<u64>, descriptors: &mut Descriptors) -> Value {
     let (mut remaining, mut task, mut descriptor) = (None, None, None);
     match found.detail {
-        Some(Detail::Deadline(at)) => remaining = Some(i128::from(at) - i128::from(now)),
+        Some(Detail::Deadline(at)) => {
+            remaining = now.map(|now| i128::from(at) - i128::from(now));
+        }
         Some(Detail::Task(id)) => task = Some(id),
         Some(Detail::Descriptor(number)) => descriptor = Some(number),
         None => {}
@@ -66,7 +68,7 @@ fn future(found: &Await, pid: i32, now: u64, descriptors: &mut Descriptors) -> V
     let awaits = found.awaits.iter();
     json!({
         "function": found.function,
-        "file": place.map(|(file, _)| file),
+        "file": place.map(|(file, _)| &**file),
         "line": place.map(|(_, line)| line),
         "state": match found.state {
             State::Suspended => "suspended",

@@ -13,6 +13,9 @@ use crate::threads::Descriptors;
 /// The most threads of a runtime that are named.
 const MAX_NAMED: usize = 4;
 
+/// The most futures that are awaited at once, without `--all`.
+const MAX_BRANCHES: usize = 4;
+
 /// Writes the tasks: those that do the same together, or each with `is_all`.
 pub(crate) fn write(
     to: &mut dyn Write,
@@ -47,7 +50,7 @@ pub(crate) fn write(
         let mut head = vec![String::new(), heading(runtime)];
         if !runtime.is_complete {
             head.push(
-                "Its lists changed during the reading: tasks that began or ended meanwhile may be missing.".into(),
+                "Not all is read: its lists changed meanwhile, or could not be followed.".into(),
             );
         }
         parts.push((head, 0));
@@ -102,8 +105,8 @@ fn counted(number: usize, unit: &str) -> String {
 /// How tasks are shown.
 struct Shown<'a> {
     pid: i32,
-    /// The time of the reading, in nanoseconds.
-    now: u64,
+    /// The time of the reading, in nanoseconds, if it is known.
+    now: Option<u64>,
     descriptors: &'a mut Descriptors,
     is_all: bool,
 }
@@ -211,9 +214,16 @@ impl Shown<'_> {
         match &*awaits.awaits {
             [next] => self.lines(next, &margin, has_details, is_of_library, lines),
             several => {
-                let margin = format!("{margin}- ");
-                for next in several {
-                    self.lines(next, &margin, has_details, false, lines);
+                let shown = match self.is_all || several.len() <= MAX_BRANCHES {
+                    true => several.len(),
+                    false => MAX_BRANCHES - 1,
+                };
+                let branch = format!("{margin}- ");
+                for next in &several[..shown] {
+                    self.lines(next, &branch, has_details, false, lines);
+                }
+                if shown < several.len() {
+                    lines.push(format!("{branch}{} more", several.len() - shown));
                 }
             }
         }
@@ -223,7 +233,10 @@ impl Shown<'_> {
     fn detail(&mut self, awaits: &Await) -> String {
         match awaits.detail {
             Some(Detail::Deadline(at)) => {
-                let remaining = (i128::from(at) - i128::from(self.now)) as f64 / 1e9;
+                let Some(now) = self.now else {
+                    return String::new();
+                };
+                let remaining = (i128::from(at) - i128::from(now)) as f64 / 1e9;
                 match remaining > 0.0 {
                     true => format!(", for {remaining:.1} s"),
                     false => ", due".into(),

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! where TASK is tokio's number and LEAF the beginning of the name of what the task waits for at last. With an argument, it
-//! runs as many more tasks that always change what they await.
+//! runs as many more tasks that always change what they await; with the argument `current`, all on the current thread.
 
 use std::future::Future;
 use std::io::Read as _;
@@ -197,7 +197,12 @@ async fn start() {
 }
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let is_current = std::env::args().any(|argument| argument == "current");
+    let mut builder = match is_current {
+        true => tokio::runtime::Builder::new_current_thread(),
+        false => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder
         .worker_threads(2)
         .enable_all()
         .build()

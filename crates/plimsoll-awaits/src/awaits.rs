@@ -1,6 +1,7 @@
 //! What a future awaits.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use crate::header;
 use crate::index::TypeId;
@@ -14,7 +15,7 @@ pub struct Await {
     pub function: String,
     /// The file and the line of the `.await`; of an `async` function that has not begun, or has ended, that of its code. `None`
     /// for other futures.
-    pub place: Option<(String, u64)>,
+    pub place: Option<(Rc<str>, u64)>,
     /// The state of the future.
     pub state: State,
     /// What it waits for, as far as that is known.
@@ -62,6 +63,8 @@ pub(crate) struct Decoder<'a> {
     /// The futures that one task may still have, and the values that may still be looked at for it.
     left: usize,
     steps: usize,
+    /// Whether one of these limits was met.
+    is_cut: bool,
 }
 
 /// The most futures that are shown of one task, and how deep they await each other.
@@ -80,6 +83,15 @@ const TRANSPARENT: [&str; 7] = [
     "tokio::task::coop::Coop<",
 ];
 
+/// What leads from a timer to the runtime, and from there to other tasks.
+const SCHEDULER: &str = "tokio::runtime::scheduler::";
+
+/// An entry of the list in `FuturesUnordered`.
+const LISTED: &str = "futures_util::stream::futures_unordered::task::Task<";
+
+/// How names of pointers begin.
+const POINTERS: [&str; 6] = ["alloc::boxed::Box<", "&mut ", "&", "*mut ", "*const ", "("];
+
 const DYNAMIC_FUTURE: &str = "dyn core::future::future::Future<";
 
 impl<'a> Decoder<'a> {
@@ -88,10 +100,11 @@ impl<'a> Decoder<'a> {
         Self {
             reading,
             bias,
-            holds: HashMap::new(),
+            holds: HashMap::default(),
             seen: HashSet::new(),
             left: 0,
             steps: 0,
+            is_cut: false,
         }
     }
 
@@ -100,6 +113,7 @@ impl<'a> Decoder<'a> {
         self.seen.clear();
         self.left = MAX_FUTURES;
         self.steps = MAX_STEPS;
+        self.is_cut = false;
         let name = self.reading.kind(future)?.name.clone();
         let mut found = self.futures(future, MAX_DEPTH);
         Some(match found.len() {
@@ -114,17 +128,22 @@ impl<'a> Decoder<'a> {
 
     /// Returns the futures in a value: itself, or those that it contains or leads to.
     fn futures(&mut self, value: Value, depth: usize) -> Vec<Await> {
+        if !self.holds(value.kind) {
+            return Vec::new();
+        }
         let Some(kind) = self.reading.kind(value) else {
             return Vec::new();
         };
-        self.steps = self.steps.saturating_sub(1);
-        let may_go_on = self.left > 0 && self.steps > 0;
-        let Some(depth) = depth.checked_sub(1).filter(|_| may_go_on) else {
-            return vec![other(&kind.name, State::NotDecoded)];
+        let Some(depth) = depth
+            .checked_sub(1)
+            .filter(|_| self.left > 0 && self.steps > 0)
+        else {
+            // Once for each task.
+            let is_first = !std::mem::replace(&mut self.is_cut, true);
+            let rest = is_first.then(|| other(&kind.name, State::NotDecoded));
+            return rest.into_iter().collect();
         };
-        if !self.holds(value.kind, MAX_DEPTH) {
-            return Vec::new();
-        }
+        self.steps -= 1;
         // Values of no size have the address of another one, and a value the address of its first part.
         if kind.size > 0 && !self.seen.insert(value) {
             return Vec::new();
@@ -145,12 +164,20 @@ impl<'a> Decoder<'a> {
                 None => Vec::new(),
             };
         }
+        if kind.name.starts_with(LISTED) {
+            return self.listed(value, depth);
+        }
+        let elements = self.reading.elements(value);
         let is_shown = self.reading.types.index.is_future(&kind.name)
             && !TRANSPARENT.iter().any(|name| kind.name.starts_with(name));
-        let parts = self.reading.parts(value);
-        let inner = parts
-            .into_iter()
-            .flat_map(|(_, part)| self.futures(part, depth));
+        let parts = match elements {
+            Some(elements) => elements,
+            None => {
+                let parts = self.reading.parts(value).into_iter();
+                parts.map(|(_, part)| part).collect()
+            }
+        };
+        let inner = parts.into_iter().flat_map(|part| self.futures(part, depth));
         let inner: Vec<Await> = inner.collect();
         if !is_shown {
             return inner;
@@ -189,8 +216,12 @@ impl<'a> Decoder<'a> {
             return found;
         };
         let parts = self.reading.parts(suspended);
-        let part = |wanted: &str| parts.iter().find(|(name, _)| name == wanted);
-        if kind.name.starts_with("tokio::")
+        let part = |wanted: &str| parts.iter().find(|(name, _)| **name == *wanted);
+        // Locks have a `self` as well, which may contain what they guard.
+        let has_descriptor = ["tokio::io::", "tokio::net::"];
+        if has_descriptor
+            .iter()
+            .any(|path| kind.name.starts_with(path))
             && let Some((_, own)) = part("self")
         {
             found.detail = self.descriptor(*own);
@@ -226,35 +257,67 @@ impl<'a> Decoder<'a> {
         })
     }
 
+    /// Decodes the futures of a list of `FuturesUnordered`, one after the other.
+    fn listed(&mut self, first: Value, depth: usize) -> Vec<Await> {
+        let (mut found, mut next) = (Vec::new(), Some(first));
+        while let Some(entry) = next.filter(|_| self.left > 0 && self.steps > 0) {
+            self.steps -= 1;
+            if let Some(future) = self.reading.member(entry, "future") {
+                found.extend(self.futures(future, depth));
+            }
+            let after = self.reading.member(entry, "next_all");
+            next = after.and_then(|after| self.reading.target(after));
+            next = next.filter(|&entry| self.seen.insert(entry));
+        }
+        found
+    }
+
     /// Returns whether values of a type are futures, contain some, or lead to some.
-    fn holds(&mut self, at: TypeId, depth: usize) -> bool {
+    fn holds(&mut self, at: TypeId) -> bool {
         if let Some(&known) = self.holds.get(&at) {
             return known;
         }
-        let Some(depth) = depth.checked_sub(1) else {
-            return false;
-        };
-        // A type that leads to itself holds no more than its other parts do.
-        self.holds.insert(at, false);
-        let Some(kind) = self.reading.types.get(at) else {
-            return false;
-        };
-        let is_future = is_machine(&kind)
-            || is_dynamic(&kind)
-            || self.reading.types.index.is_future(&kind.name);
-        let found = is_future
-            || match &kind.shape {
-                Shape::Struct(members) => {
-                    members.iter().any(|member| self.holds(member.kind, depth))
-                }
-                Shape::Enum { variants, .. } => variants
-                    .iter()
-                    .any(|variant| self.holds(variant.member.kind, depth)),
-                Shape::Pointer(target) => self.holds(*target, depth),
-                Shape::Scalar => false,
+        let mut reached = HashSet::from([at]);
+        let mut waiting = vec![at];
+        while let Some(next) = waiting.pop() {
+            let Some(kind) = self.reading.types.get(next) else {
+                continue;
             };
-        self.holds.insert(at, found);
-        found
+            if kind.name.starts_with(SCHEDULER) {
+                continue;
+            }
+            let is_future = self.holds.get(&next) == Some(&true)
+                || is_machine(&kind)
+                || is_dynamic(&kind)
+                || self.reading.types.index.is_future(&kind.name);
+            if is_future {
+                self.holds.insert(at, true);
+                return true;
+            }
+            let mut add = |next: TypeId| {
+                if self.holds.get(&next) != Some(&false) && reached.insert(next) {
+                    waiting.push(next);
+                }
+            };
+            match &kind.shape {
+                Shape::Struct(members) => members.iter().for_each(|member| add(member.kind)),
+                Shape::Enum { variants, .. } => {
+                    variants.iter().for_each(|variant| add(variant.member.kind));
+                }
+                Shape::Pointer(target) => add(*target),
+                Shape::Scalar => {}
+            }
+            // A vector has its elements behind a pointer without their type.
+            if let Some(argument) = kind.argument
+                && kind.name.starts_with("alloc::vec::Vec<")
+            {
+                add(argument);
+            }
+        }
+        // From none of them, a future is reached.
+        self.holds
+            .extend(reached.into_iter().map(|kind| (kind, false)));
+        false
     }
 
     /// Returns what a future of tokio waits for.
@@ -275,9 +338,8 @@ impl<'a> Decoder<'a> {
         }
         if name.starts_with("tokio::runtime::task::join::JoinHandle<") {
             let header = reading.target(value)?;
-            let vtable = reading.member(header, "vtable")?;
-            let vtable = reading.target(vtable)?;
-            return header::id(reading, header, vtable).map(Detail::Task);
+            let table = header::table(reading, header)?;
+            return header::id(reading, header, table).map(Detail::Task);
         }
         if name.starts_with("tokio::io::") {
             let parts = reading.parts(value);
@@ -301,7 +363,7 @@ impl<'a> Decoder<'a> {
 fn is_machine(kind: &Type) -> bool {
     let is_by_state = matches!(
         &kind.shape,
-        Shape::Enum { discriminant: Some(by), .. } if by.name == "__state"
+        Shape::Enum { discriminant: Some(by), .. } if &*by.name == "__state"
     );
     is_by_state && kind.name.contains("::{async_")
 }
@@ -311,8 +373,15 @@ fn is_dynamic(kind: &Type) -> bool {
     let Shape::Struct(members) = &kind.shape else {
         return false;
     };
-    let has = |name: &str| members.iter().any(|member| member.name == name);
-    kind.name.contains(DYNAMIC_FUTURE) && has("pointer") && has("vtable")
+    let has = |name: &str| members.iter().any(|member| *member.name == *name);
+    let mut target = &*kind.name;
+    while let Some(rest) = POINTERS
+        .iter()
+        .find_map(|pointer| target.strip_prefix(pointer))
+    {
+        target = rest;
+    }
+    target.starts_with(DYNAMIC_FUTURE) && has("pointer") && has("vtable")
 }
 
 /// Returns a future that awaits nothing that is known.

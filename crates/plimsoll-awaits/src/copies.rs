@@ -18,30 +18,51 @@ pub(crate) struct Copies<'a> {
     memory: &'a dyn Memory,
     /// `None` for those that cannot be read.
     pages: HashMap<u64, Option<Box<[u8; PAGE as usize]>>>,
+    /// What the reading depends on.
+    read: Numbers,
 }
+
+/// Numbers that were read: addresses, sizes and values.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers(Vec<(u64, u64, Option<u64>)>);
 
 impl<'a> Copies<'a> {
     pub(crate) fn new(memory: &'a dyn Memory) -> Self {
         Self {
             memory,
-            pages: HashMap::new(),
+            pages: HashMap::default(),
+            read: Numbers::default(),
         }
     }
 
-    /// Forgets what was copied.
+    /// Begins a reading, and forgets what was copied.
     pub(crate) fn begin(&mut self) {
         self.pages.clear();
+        self.read.0.clear();
+    }
+
+    /// Ends a reading. Returns what it depends on.
+    pub(crate) fn end(&mut self) -> Numbers {
+        std::mem::take(&mut self.read)
+    }
+
+    /// Copies the memory of a reading again. Returns whether all numbers are the same.
+    pub(crate) fn are_unchanged(&mut self, numbers: &Numbers) -> bool {
+        self.pages.clear();
+        let mut all = numbers.0.iter();
+        all.all(|&(address, size, value)| self.copied(address, size) == value)
     }
 
     /// Returns an unsigned number of 1, 2, 4 or 8 bytes.
     pub(crate) fn number(&mut self, address: u64, size: u64) -> Option<u64> {
-        let mut bytes = [0; 8];
-        let to = bytes.get_mut(..usize::try_from(size).ok()?)?;
-        self.fill(address, to)?;
-        Some(u64::from_le_bytes(bytes))
+        let number = self.copied(address, size);
+        self.read.0.push((address, size, number));
+        number
     }
 
-    fn fill(&mut self, address: u64, to: &mut [u8]) -> Option<()> {
+    fn copied(&mut self, address: u64, size: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        let to = bytes.get_mut(..usize::try_from(size).ok()?)?;
         let mut done = 0;
         while done < to.len() {
             let at = address.checked_add(done as u64)?;
@@ -51,7 +72,7 @@ impl<'a> Copies<'a> {
             to[done..done + length].copy_from_slice(&page[offset..offset + length]);
             done += length;
         }
-        Some(())
+        Some(u64::from_le_bytes(bytes))
     }
 
     fn page(&mut self, start: u64) -> Option<&[u8; PAGE as usize]> {

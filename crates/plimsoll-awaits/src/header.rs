@@ -1,7 +1,7 @@
 //! The header of a task.
 
 use crate::types::Shape;
-use crate::value::{Reading, Value};
+use crate::value::{Reading, Table, Value};
 
 /// What a task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,32 +24,69 @@ mod state {
     pub(super) const NOTIFIED: u64 = 1 << 2;
 }
 
-/// Returns the table of functions of a task, if its header leads to one.
-pub(crate) fn vtable(reading: &mut Reading<'_>, bias: u64, header: Value) -> Option<Value> {
+/// The largest task, in bytes: what lies behind it is none.
+const MAX_TASK: u64 = 1 << 30;
+
+/// Returns what the table of functions of a task says, if its header leads to one.
+pub(crate) fn table(reading: &mut Reading<'_>, header: Value) -> Option<Table> {
     let pointer = reading.member(header, "vtable")?;
-    let vtable = reading.target(pointer)?;
-    let poll = reading.member(vtable, "poll")?;
-    let poll = reading.copies.number(poll.address, 8)?;
-    (reading.types.index.polls_tasks(poll.wrapping_sub(bias))).then_some(vtable)
+    let address = reading.copies.number(pointer.address, 8)?;
+    if let Some(&known) = reading.tables.get(&address) {
+        return Some(known);
+    }
+    let table = reading.target(pointer)?;
+    let number = |reading: &mut Reading<'_>, name| {
+        let number = reading.member(table, name)?;
+        reading.copies.number(number.address, 8)
+    };
+    let found = Table {
+        poll: number(reading, "poll")?,
+        trailer_offset: number(reading, "trailer_offset"),
+        id_offset: number(reading, "id_offset"),
+    };
+    let is_possible = match found.trailer_offset {
+        Some(offset) => offset % 8 == 0 && (8..MAX_TASK).contains(&offset),
+        None => true,
+    };
+    if !is_possible || found.poll == 0 {
+        return None;
+    }
+    reading.tables.insert(address, found);
+    Some(found)
 }
 
-/// Returns the task behind another one in its list.
-pub(crate) fn next_task(reading: &mut Reading<'_>, header: Value, vtable: Value) -> Option<Value> {
-    let pointers = "tokio::util::linked_list::Pointers<";
-    let place = match reading.member(vtable, "trailer_offset") {
+/// Returns the task behind another one in its list: `None` behind the last one.
+///
+/// # Errors
+/// The list cannot be followed.
+pub(crate) fn next_task(
+    reading: &mut Reading<'_>,
+    header: Value,
+    table: Table,
+) -> Result<Option<Value>, Lost> {
+    let place = match table.trailer_offset {
         Some(offset) => {
-            let offset = reading.number(offset)?;
-            let address = header.address.checked_add(offset)?;
-            let kind = reading.types.index.task_type("Trailer")?;
-            Value { address, kind }
+            let trailers = reading.types.index.task_types("Trailer", header.kind.unit);
+            Value {
+                address: header.address.checked_add(offset).ok_or(Lost)?,
+                kind: *trailers.first().ok_or(Lost)?,
+            }
         }
-        // Older versions keep them in the header.
         None => header,
     };
-    let pointers = reading.find_type(place, pointers)?;
-    let next = reading.find_member(pointers, "next")?;
-    reading.target(next)
+    let pointers = reading.find_type(place, "tokio::util::linked_list::Pointers<");
+    let next = reading.find_member(pointers.ok_or(Lost)?, "next");
+    let next = next.ok_or(Lost)?;
+    // The discriminant is the pointer.
+    match reading.copies.number(next.address, 8).ok_or(Lost)? {
+        0 => Ok(None),
+        _ => reading.target(next).map(Some).ok_or(Lost),
+    }
 }
+
+/// A list that cannot be followed.
+#[derive(Debug)]
+pub(crate) struct Lost;
 
 /// Returns what a task does.
 pub(crate) fn activity(reading: &mut Reading<'_>, header: Value) -> Option<Activity> {
@@ -67,9 +104,7 @@ pub(crate) fn activity(reading: &mut Reading<'_>, header: Value) -> Option<Activ
 }
 
 /// Returns tokio's number of a task.
-pub(crate) fn id(reading: &mut Reading<'_>, header: Value, vtable: Value) -> Option<u64> {
-    let offset = reading.member(vtable, "id_offset")?;
-    let offset = reading.number(offset)?;
-    let address = header.address.checked_add(offset)?;
+pub(crate) fn id(reading: &mut Reading<'_>, header: Value, table: Table) -> Option<u64> {
+    let address = header.address.checked_add(table.id_offset?)?;
     reading.copies.number(address, 8)
 }

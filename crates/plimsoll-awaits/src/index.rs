@@ -31,30 +31,42 @@ pub struct Index<'a> {
 struct Found<'a> {
     /// Candidates for tokio's variable of each thread, by their distance from the thread-local variables' beginning.
     contexts: Vec<(u64, TypeId)>,
-    /// The functions that poll tasks, by address: the arguments of their type, which are future and scheduler.
-    polls: HashMap<u64, Unique<&'a str>>,
-    /// Functions that are instances of a described one.
+    /// The functions that poll tasks, by address.
+    polls: HashMap<u64, Unique<Poll<'a>>>,
+    /// Functions with an address that are described elsewhere.
     instances: Vec<(u64, TypeId)>,
-    /// Described functions that poll tasks.
+    /// Described functions that poll tasks: the arguments of their types.
     described_polls: HashMap<TypeId, &'a str>,
-    /// The tables of functions of trait objects, by address: their types.
+    /// The tables of functions of futures: addresses and types.
+    vtable_types: Vec<(u64, TypeId)>,
     vtables: HashMap<u64, Unique<TypeId>>,
-    /// The types that are futures.
+    /// The types `Pin<&mut T>` of all futures `T`.
+    pinned: HashSet<TypeId>,
+    /// The names of the types that are futures.
     futures: HashSet<&'a str>,
     /// The symbols of `async` functions and blocks, by their names with their paths.
     symbols: HashMap<String, &'a str>,
-    /// Types of tokio's tasks, by their names without the path.
-    types: HashMap<&'a str, TypeId>,
+    /// Types of tokio's tasks, by their names without the path: several, if there are several versions of a crate.
+    types: HashMap<&'a str, Vec<TypeId>>,
+}
+
+/// A function that polls tasks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Poll<'a> {
+    /// The types of future and scheduler, as arguments are written.
+    pub(crate) arguments: &'a str,
+    /// The unit that describes it.
+    pub(crate) unit: usize,
 }
 
 /// What lies at an address. The linker may put several things that are equal byte for byte at the same one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Unique<T> {
     One(T),
     Several,
 }
 
-impl<T: Copy + PartialEq> Unique<T> {
+impl<T: Copy> Unique<T> {
     fn add(all: &mut HashMap<u64, Self>, address: u64, is_same: impl Fn(T, T) -> bool, found: T) {
         let entry = all.entry(address).or_insert(Self::One(found));
         if !matches!(*entry, Self::One(known) if is_same(known, found)) {
@@ -116,7 +128,7 @@ impl<'a> Index<'a> {
         }
         match has_types {
             true => {
-                found.resolve_instances();
+                found.resolve(&dwarf, &units);
                 Ok(Self {
                     dwarf,
                     units,
@@ -138,14 +150,8 @@ impl<'a> Index<'a> {
         &self.found.contexts
     }
 
-    /// Returns whether the function at an address polls tasks.
-    pub(crate) fn polls_tasks(&self, address: u64) -> bool {
-        self.found.polls.contains_key(&address)
-    }
-
-    /// Returns the types of future and scheduler of the tasks that a function polls: two arguments as they are written.
-    /// `None` if tasks of several types have this function.
-    pub(crate) fn polled_by(&self, address: u64) -> Option<&'a str> {
+    /// Returns the function that polls tasks at an address; `None` if there is none, or tasks of several types have it.
+    pub(crate) fn polled_by(&self, address: u64) -> Option<Poll<'a>> {
         self.found.polls.get(&address)?.one()
     }
 
@@ -169,9 +175,11 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Returns a type of tokio's tasks by its name without the path.
-    pub(crate) fn task_type(&self, name: &str) -> Option<TypeId> {
-        self.found.types.get(name).copied()
+    /// Returns the types of tokio's tasks with a name without the path, those of `unit` first.
+    pub(crate) fn task_types(&self, name: &str, unit: usize) -> Vec<TypeId> {
+        let mut types = self.found.types.get(name).cloned().unwrap_or_default();
+        types.sort_by_key(|at| at.unit != unit);
+        types
     }
 
     /// Returns the type to which an attribute of an entry of `unit` refers.
@@ -201,35 +209,38 @@ fn reference(starts: &[usize], unit: usize, value: &AttributeValue<Reader<'_>>) 
 impl<'a> Found<'a> {
     fn add(&mut self, other: Self) {
         self.contexts.extend(other.contexts);
-        for (address, found) in other.polls {
-            match found {
-                Unique::One(found) => {
-                    Unique::add(&mut self.polls, address, |a, b| a == b, found);
-                }
-                Unique::Several => drop(self.polls.insert(address, Unique::Several)),
-            }
-        }
-        for (address, found) in other.vtables {
-            match found {
-                Unique::One(found) => {
-                    Unique::add(&mut self.vtables, address, |a, b| a == b, found);
-                }
-                Unique::Several => drop(self.vtables.insert(address, Unique::Several)),
-            }
-        }
         self.instances.extend(other.instances);
         self.described_polls.extend(other.described_polls);
-        self.futures.extend(other.futures);
+        self.vtable_types.extend(other.vtable_types);
+        self.pinned.extend(other.pinned);
         self.symbols.extend(other.symbols);
-        self.types.extend(other.types);
+        for (name, types) in other.types {
+            self.types.entry(name).or_default().extend(types);
+        }
     }
 
-    fn resolve_instances(&mut self) {
-        for (address, described) in std::mem::take(&mut self.instances) {
-            if let Some(arguments) = self.described_polls.get(&described) {
-                Unique::add(&mut self.polls, address, |a, b| a == b, arguments);
+    /// Finds what takes all units: references may lead from one to another.
+    fn resolve(&mut self, dwarf: &Dwarf<Reader<'a>>, units: &[Unit<'a>]) {
+        for (address, at) in std::mem::take(&mut self.instances) {
+            if let Some(&arguments) = self.described_polls.get(&at) {
+                let found = Poll {
+                    arguments,
+                    unit: at.unit,
+                };
+                let is_same = |a: Poll<'_>, b: Poll<'_>| a.arguments == b.arguments;
+                Unique::add(&mut self.polls, address, is_same, found);
             }
         }
+        let name = |at: TypeId| type_name(dwarf, units.get(at.unit)?, at);
+        for (address, kind) in std::mem::take(&mut self.vtable_types) {
+            let is_same = |a: TypeId, b: TypeId| a == b || name(a) == name(b);
+            Unique::add(&mut self.vtables, address, is_same, kind);
+        }
+        let names = self.pinned.iter().filter_map(|&at| {
+            let name = name(at)?.strip_prefix("Pin<&mut ")?;
+            name.strip_suffix('>')
+        });
+        self.futures = names.collect();
     }
 }
 
@@ -353,7 +364,7 @@ impl<'a, 'u> Scan<'a, 'u> {
                 if tag == constants::DW_TAG_structure_type && !attributes.is_declaration {
                     self.has_types = true;
                     if let (Some(name), true) = (attributes.name, self.is_inside(&TASK)) {
-                        self.found.types.entry(name).or_insert(at);
+                        self.found.types.entry(name).or_default().push(at);
                     }
                 }
                 self.scopes
@@ -368,16 +379,18 @@ impl<'a, 'u> Scan<'a, 'u> {
 
     fn function(&mut self, at: TypeId, depth: isize, attributes: &Attributes<'a>) {
         self.poll = None;
-        let address = attributes.low_pc.filter(|&address| address != 0);
-        if let (Some(address), Some(origin)) = (address, attributes.origin) {
-            self.found.instances.push((address, origin));
+        if let Some(address) = attributes.low_pc.filter(|&address| address != 0) {
+            let described = attributes.origin.unwrap_or(at);
+            self.found.instances.push((address, described));
         }
         if let (Some(name), Some(symbol)) = (attributes.name, attributes.symbol)
             && name.starts_with("{async_")
         {
             let scopes = self.scopes.iter().map(|(_, scope)| *scope);
             let path: Vec<&str> = scopes.chain([name]).collect();
-            self.found.symbols.insert(path.join("::"), symbol);
+            if let Some(path) = joined(&path) {
+                self.found.symbols.insert(path, symbol);
+            }
         }
         let Some(name) = attributes.name.filter(|name| name.starts_with("poll")) else {
             return;
@@ -389,9 +402,6 @@ impl<'a, 'u> Scan<'a, 'u> {
             && self.scopes.last().is_some_and(|(_, scope)| *scope == "raw")
         {
             self.found.described_polls.insert(at, arguments);
-            if let Some(address) = address {
-                Unique::add(&mut self.found.polls, address, |a, b| a == b, arguments);
-            }
         }
         if name == "poll" || name.starts_with("poll<") {
             self.poll = Some(depth);
@@ -402,20 +412,7 @@ impl<'a, 'u> Scan<'a, 'u> {
     fn future(&mut self, attributes: &Attributes<'a>) {
         let kind = attributes.kind.as_ref();
         let kind = kind.and_then(|kind| reference(self.starts, self.number, kind));
-        let Some(TypeId { unit, offset }) = kind.filter(|kind| kind.unit == self.number) else {
-            return;
-        };
-        debug_assert_eq!(unit, self.number);
-        let Ok(entry) = self.unit.entry(offset) else {
-            return;
-        };
-        let name = entry.attr_value(constants::DW_AT_name).ok().flatten();
-        if let Some(name) = name.and_then(|name| self.text(name))
-            && let Some(name) = name.strip_prefix("Pin<&mut ")
-            && let Some(name) = name.strip_suffix('>')
-        {
-            self.found.futures.insert(name);
-        }
+        self.found.pinned.extend(kind);
     }
 
     fn variable(&mut self, attributes: &Attributes<'a>) {
@@ -434,10 +431,7 @@ impl<'a, 'u> Scan<'a, 'u> {
             && let Some(Location::Address(address)) = self.location(attributes)
             && address != 0
         {
-            let dwarf = (self.dwarf, self.unit);
-            let is_same =
-                |a: TypeId, b: TypeId| a == b || type_name(dwarf, a) == type_name(dwarf, b);
-            Unique::add(&mut self.found.vtables, address, is_same, kind);
+            self.found.vtable_types.push((address, kind));
         }
     }
 
@@ -461,10 +455,21 @@ impl<'a, 'u> Scan<'a, 'u> {
     }
 }
 
-fn type_name<'a>((dwarf, unit): (&Dwarf<Reader<'a>>, &Unit<'a>), at: TypeId) -> Option<&'a [u8]> {
+fn type_name<'a>(dwarf: &Dwarf<Reader<'a>>, unit: &Unit<'a>, at: TypeId) -> Option<&'a str> {
     let entry = unit.entry(at.offset).ok()?;
     let name = entry.attr_value(constants::DW_AT_name).ok()??;
-    Some(dwarf.attr_string(unit, name).ok()?.slice())
+    let name = dwarf.attr_string(unit, name).ok()?;
+    std::str::from_utf8(name.slice()).ok()
+}
+
+/// The most parts of a name with its path, and its greatest length in bytes.
+pub(crate) const MAX_PARTS: usize = 64;
+const MAX_NAME: usize = 64 << 10;
+
+/// Returns a name with its path; `None` if it is too long to be one.
+pub(crate) fn joined(parts: &[&str]) -> Option<String> {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    (parts.len() <= MAX_PARTS && length <= MAX_NAME).then(|| parts.join("::"))
 }
 
 /// The place of a variable.

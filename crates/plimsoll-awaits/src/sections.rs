@@ -80,7 +80,10 @@ impl Sections {
             let Ok(other) = ElfFile64::<Endianness, _>::parse(&other) else {
                 continue;
             };
-            let is_same = matches!((file.build_id(), other.build_id()), (Ok(a), Ok(b)) if a == b);
+            let is_same = matches!(
+                (file.build_id(), other.build_id()),
+                (Ok(Some(own)), Ok(Some(of_other))) if own == of_other
+            );
             if let (true, Some(dwarf)) = (is_same, load(&other)?) {
                 return Ok(Self { dwarf, tls });
             }

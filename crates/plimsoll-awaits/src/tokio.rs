@@ -1,14 +1,15 @@
 //! Tokio's runtimes and their tasks.
 
 use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 use crate::awaits::{Await, Decoder};
 use crate::copies::{Copies, Memory};
-use crate::header::{Activity, activity, id, next_task, vtable};
-use crate::index::Index;
+use crate::header::{Activity, Lost, activity, id, next_task, table};
+use crate::index::{Index, Poll, TypeId};
 use crate::sections::Tls;
-use crate::types::Types;
-use crate::value::{Reading, Value};
+use crate::types::{Shape, Types};
+use crate::value::{Reading, Table, Value};
 
 /// The runtimes of a process.
 #[derive(Debug)]
@@ -59,9 +60,12 @@ pub struct Task {
 /// The most tasks that are read of one runtime.
 const MAX_TASKS: usize = 10_000_000;
 
-/// The most lists of one runtime, and how deep they lie in it.
-const MAX_LISTS: usize = 1 << 16;
+/// The most values among which the lists of one runtime are, and how deep they lie in it.
+const MAX_LOOKED_AT: usize = 1 << 20;
 const MAX_DEPTH: usize = 12;
+
+/// The longest time for all tasks.
+const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// How often lists that change meanwhile, and tasks that run meanwhile, are read again.
 const TRIES: usize = 5;
@@ -76,70 +80,111 @@ impl Runtimes {
         bias: u64,
         threads: &[(i32, u64)],
     ) -> Self {
-        let reading = Reading {
-            types: Types::new(index),
-            copies: Copies::new(memory),
-        };
+        let reading = Reading::new(Types::new(index), Copies::new(memory));
         let mut decoder = Decoder::new(reading, bias);
-        let mut runtimes: Vec<(Value, Runtime)> = Vec::new();
-        // The tasks that threads poll, with the threads.
-        let mut polled = HashMap::new();
-        for &(thread, pointer) in threads {
-            let start = tls.start(pointer);
-            for &(offset, kind) in index.contexts() {
-                let Some(address) = start.checked_add(offset) else {
-                    continue;
+        let end = Instant::now() + MAX_TIME;
+        let contexts = contexts(&mut decoder.reading, index, tls, threads);
+        let mut handles: Vec<(Value, Runtime)> = Vec::new();
+        for context in &contexts {
+            let at = handles
+                .iter()
+                .position(|(known, _)| known.address == context.handle.address);
+            let at = at.unwrap_or_else(|| {
+                let runtime = Runtime {
+                    kind: context.kind,
+                    threads: Vec::new(),
+                    tasks: Vec::new(),
+                    is_complete: false,
                 };
-                let reading = &mut decoder.reading;
-                reading.copies.begin();
-                let context = Value { address, kind };
-                let Some((kind, handle)) = handle(reading, context) else {
-                    continue;
-                };
-                if let Some(task) = polled_task(reading, context) {
-                    polled.insert(task, thread);
-                }
-                match runtimes
-                    .iter_mut()
-                    .find(|(known, _)| known.address == handle.address)
-                {
-                    Some((_, runtime)) => {
-                        if !runtime.threads.contains(&thread) {
-                            runtime.threads.push(thread);
-                        }
-                    }
-                    None => {
-                        let runtime = Runtime {
-                            kind,
-                            threads: vec![thread],
-                            tasks: Vec::new(),
-                            is_complete: false,
-                        };
-                        runtimes.push((handle, runtime));
-                    }
-                }
+                handles.push((context.handle, runtime));
+                handles.len() - 1
+            });
+            let threads = &mut handles[at].1.threads;
+            if !threads.contains(&context.thread) {
+                threads.push(context.thread);
             }
         }
-        let read = runtimes.into_iter().filter_map(|(handle, mut runtime)| {
-            let (headers, is_complete) = owned_tasks(&mut decoder.reading, bias, handle)?;
-            runtime.is_complete = is_complete;
-            runtime.tasks = headers
-                .into_iter()
-                .filter_map(|header| task(&mut decoder, bias, header))
-                .collect();
+        let mut runtimes = Vec::new();
+        for (handle, mut runtime) in handles {
+            let Some((headers, is_complete)) = owned_tasks(&mut decoder.reading, handle) else {
+                continue;
+            };
+            let mut read = headers.iter().filter(|_| Instant::now() < end);
+            let tasks = read
+                .by_ref()
+                .filter_map(|&header| task(&mut decoder, bias, header));
+            runtime.tasks = tasks.collect();
+            runtime.is_complete = is_complete && Instant::now() < end;
+            without_ended(&mut decoder.reading, handle, &mut runtime.tasks);
+            runtimes.push(runtime);
+        }
+        // A thread polls a task if it did before and after the tasks were read.
+        let after = self::contexts(&mut decoder.reading, index, tls, threads);
+        for runtime in &mut runtimes {
             for task in &mut runtime.tasks {
-                let is_running = task.activity == Activity::Running;
-                task.thread = task
-                    .id
-                    .filter(|_| is_running)
-                    .and_then(|id| polled.get(&id).copied());
+                let polls =
+                    |context: &&Context| context.polls.is_some() && context.polls == task.id;
+                let thread = |contexts: &[Context]| Some(contexts.iter().find(polls)?.thread);
+                let thread = thread(&contexts).filter(|_| thread(&contexts) == thread(&after));
+                task.thread = thread.filter(|_| task.activity == Activity::Running);
             }
-            Some(runtime)
-        });
-        Self {
-            runtimes: read.collect(),
+        }
+        Self { runtimes }
+    }
+}
+
+/// What tokio's variable of a thread says.
+struct Context {
+    thread: i32,
+    kind: Kind,
+    /// The scheduler of the runtime in whose context the thread is.
+    handle: Value,
+    /// Tokio's number of the task that the thread polls.
+    polls: Option<u64>,
+}
+
+fn contexts(
+    reading: &mut Reading<'_>,
+    index: &Index<'_>,
+    tls: &Tls,
+    threads: &[(i32, u64)],
+) -> Vec<Context> {
+    let mut found = Vec::new();
+    for &(thread, pointer) in threads {
+        let start = tls.start(pointer);
+        for &(offset, kind) in index.contexts() {
+            let Some(address) = start.checked_add(offset) else {
+                continue;
+            };
+            reading.copies.begin();
+            let context = Value { address, kind };
+            if let Some((kind, handle)) = handle(reading, context) {
+                found.push(Context {
+                    thread,
+                    kind,
+                    handle,
+                    polls: polled_task(reading, context),
+                });
+            }
         }
     }
+    found
+}
+
+/// Leaves out tasks that have ended since they were read: another one may have their memory.
+fn without_ended(reading: &mut Reading<'_>, handle: Value, tasks: &mut Vec<Task>) {
+    reading.copies.begin();
+    let Some((headers, _)) = read_lists(reading, handle) else {
+        return tasks.clear();
+    };
+    let mut present = HashMap::new();
+    for header in headers {
+        let id = table(reading, header).and_then(|table| id(reading, header, table));
+        present.insert(header.address, id);
+    }
+    tasks.retain(|task| {
+        task.activity != Activity::Complete && present.get(&task.address) == Some(&task.id)
+    });
 }
 
 /// Returns the scheduler of the runtime in whose context a thread is.
@@ -160,57 +205,80 @@ fn handle(reading: &mut Reading<'_>, context: Value) -> Option<(Kind, Value)> {
 /// Returns tokio's number of the task that a thread polls.
 fn polled_task(reading: &mut Reading<'_>, context: Value) -> Option<u64> {
     let task = reading.find_member(context, "current_task_id")?;
-    let number = reading.copies.number(task.address, 8)?;
-    (number != 0).then_some(number)
+    let task = reading.find_type(task, "core::option::Option<tokio::runtime::task::id::Id>")?;
+    let variant = reading.variant(task)?;
+    let name = &reading.types.get(variant.kind)?.name;
+    name.ends_with("::Some").then_some(())?;
+    let number = reading.find(task, &mut |_, kind| {
+        matches!(kind.shape, Shape::Scalar) && kind.size == 8
+    })?;
+    reading.number(number)
 }
 
-/// Returns the headers of a runtime's tasks, and whether the lists stayed as they were. `None` if this is not a runtime.
-fn owned_tasks(reading: &mut Reading<'_>, bias: u64, handle: Value) -> Option<(Vec<Value>, bool)> {
+/// Returns the headers of a runtime's tasks, and whether all were found and the lists stayed as they were. `None` if this is
+/// not a runtime.
+fn owned_tasks(reading: &mut Reading<'_>, handle: Value) -> Option<(Vec<Value>, bool)> {
     let mut last = None;
     for _ in 0..TRIES {
         reading.copies.begin();
-        let found = read_lists(reading, bias, handle)?;
-        if last.as_ref() == Some(&found) {
-            return Some((found, true));
+        let (found, is_whole) = read_lists(reading, handle)?;
+        let numbers = reading.copies.end();
+        let is_complete = is_whole && reading.copies.are_unchanged(&numbers);
+        last = Some((found, is_complete));
+        if is_complete {
+            break;
         }
-        last = Some(found);
     }
-    Some((last?, false))
+    last
 }
 
-fn read_lists(reading: &mut Reading<'_>, bias: u64, handle: Value) -> Option<Vec<Value>> {
+/// Returns the headers of a runtime's tasks, and whether all lists could be followed to their ends.
+fn read_lists(reading: &mut Reading<'_>, handle: Value) -> Option<(Vec<Value>, bool)> {
     let owned = reading.find_type(handle, "tokio::runtime::task::list::OwnedTasks<")?;
     let mut lists = Vec::new();
-    add_lists(reading, owned, &mut lists, MAX_DEPTH);
+    let mut left = MAX_LOOKED_AT;
+    add_lists(reading, owned, &mut lists, MAX_DEPTH, &mut left);
+    // A runtime has at least one list.
+    let (first, mut is_whole) = (lists.first().copied()?, left > 0);
+    reading.member(first, "head")?;
     let mut seen = HashSet::new();
     let mut found = Vec::new();
     for list in lists {
         let head = reading.member(list, "head")?;
-        let mut next = reading.target(head);
-        // The first one must be a task: otherwise this is no list, or no runtime.
-        if let Some(first) = next {
-            vtable(reading, bias, first)?;
-        }
-        while let Some(header) = next {
-            if found.len() >= MAX_TASKS || !seen.insert(header.address) {
-                break;
-            }
-            let Some(vtable) = vtable(reading, bias, header) else {
-                break;
+        let mut next = match reading.copies.number(head.address, 8) {
+            Some(0) => Ok(None),
+            Some(_) => reading.target(head).map(Some).ok_or(Lost),
+            None => Err(Lost),
+        };
+        while let Ok(Some(header)) = next {
+            let table = table(reading, header);
+            let is_new = found.len() < MAX_TASKS && seen.insert(header.address);
+            next = match table.filter(|_| is_new) {
+                Some(table) => {
+                    found.push(header);
+                    next_task(reading, header, table)
+                }
+                None => Err(Lost),
             };
-            found.push(header);
-            next = next_task(reading, header, vtable);
         }
+        is_whole &= next.is_ok();
     }
-    Some(found)
+    Some((found, is_whole))
 }
 
 /// Adds the lists in a value, and in the slices that it owns.
-fn add_lists(reading: &mut Reading<'_>, value: Value, lists: &mut Vec<Value>, depth: usize) {
+fn add_lists(
+    reading: &mut Reading<'_>,
+    value: Value,
+    lists: &mut Vec<Value>,
+    depth: usize,
+    left: &mut usize,
+) {
+    *left = left.saturating_sub(1);
     let (Some(kind), Some(depth)) = (reading.kind(value), depth.checked_sub(1)) else {
         return;
     };
-    if lists.len() >= MAX_LISTS {
+    if *left == 0 {
         return;
     }
     if kind
@@ -220,8 +288,7 @@ fn add_lists(reading: &mut Reading<'_>, value: Value, lists: &mut Vec<Value>, de
         lists.push(value);
         return;
     }
-    let elements = reading.elements(value);
-    let parts = match elements {
+    let parts = match reading.elements(value) {
         Some(elements) => elements,
         None => reading
             .parts(value)
@@ -230,7 +297,7 @@ fn add_lists(reading: &mut Reading<'_>, value: Value, lists: &mut Vec<Value>, de
             .collect(),
     };
     for part in parts {
-        add_lists(reading, part, lists, depth);
+        add_lists(reading, part, lists, depth, left);
     }
 }
 
@@ -240,10 +307,8 @@ fn task(decoder: &mut Decoder<'_>, bias: u64, header: Value) -> Option<Task> {
     for _ in 0..TRIES {
         decoder.reading.copies.begin();
         let found = read_task(decoder, bias, header)?;
-        if let Some(last) = &last
-            && last.activity == found.activity
-            && last.awaits == found.awaits
-        {
+        let numbers = decoder.reading.copies.end();
+        if decoder.reading.copies.are_unchanged(&numbers) {
             return Some(found);
         }
         last = Some(found);
@@ -258,13 +323,19 @@ fn task(decoder: &mut Decoder<'_>, bias: u64, header: Value) -> Option<Task> {
 
 fn read_task(decoder: &mut Decoder<'_>, bias: u64, header: Value) -> Option<Task> {
     let reading = &mut decoder.reading;
-    let vtable = vtable(reading, bias, header)?;
-    let poll = reading.member(vtable, "poll")?;
-    let poll = reading.copies.number(poll.address, 8)?.wrapping_sub(bias);
-    let arguments = reading.types.index.polled_by(poll).unwrap_or_default();
+    let table = table(reading, header)?;
+    let poll = reading.types.index.polled_by(table.poll.wrapping_sub(bias));
+    let arguments = poll.map_or("", |poll| poll.arguments);
     let activity = activity(reading, header)?;
-    let id = id(reading, header, vtable);
-    let cell = reading.types.index.task_type(&format!("Cell<{arguments}>"));
+    let id = id(reading, header, table);
+    let cell = match reading.cells.get(&table.poll) {
+        Some(&known) => known,
+        None => {
+            let found = poll.and_then(|poll| cell(reading, table, poll));
+            reading.cells.insert(table.poll, found);
+            found
+        }
+    };
     let mut awaits = None;
     if let (Some(kind), Activity::Idle | Activity::Scheduled) = (cell, activity) {
         let cell = Value {
@@ -288,6 +359,24 @@ fn read_task(decoder: &mut Decoder<'_>, bias: u64, header: Value) -> Option<Task
         activity,
         thread: None,
         awaits,
+    })
+}
+
+/// Returns the type of the tasks that a function polls. Types of several versions of a crate may have the same name: it is
+/// the one whose parts lie where the table of functions says.
+fn cell(reading: &mut Reading<'_>, table: Table, poll: Poll<'_>) -> Option<TypeId> {
+    let name = format!("Cell<{}>", poll.arguments);
+    let candidates = reading.types.index.task_types(&name, poll.unit);
+    let mut candidates = candidates.into_iter();
+    candidates.find(|&kind| {
+        // Parts of a value at 0 have their distances as addresses.
+        let value = Value { address: 0, kind };
+        let offset = |found: Option<Value>| found.map(|found| found.address);
+        let own_trailer = reading.member(value, "trailer");
+        let core = reading.member(value, "core");
+        let own_id = core.and_then(|core| reading.member(core, "task_id"));
+        (table.trailer_offset.is_none() || offset(own_trailer) == table.trailer_offset)
+            && (table.id_offset.is_none() || offset(own_id) == table.id_offset)
     })
 }
 

@@ -1,11 +1,12 @@
 //! The layouts of types.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use gimli::{AttributeValue, UnitOffset, constants};
 
-use crate::index::{Index, TypeId};
+use std::collections::HashMap;
+
+use crate::index::{Index, MAX_PARTS, TypeId, joined};
 
 /// A described type.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub(crate) struct Type {
     pub(crate) name: String,
     pub(crate) size: u64,
     pub(crate) shape: Shape,
+    /// The first of its arguments that is a type.
+    pub(crate) argument: Option<TypeId>,
 }
 
 #[derive(Debug)]
@@ -33,11 +36,11 @@ pub(crate) enum Shape {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    pub(crate) name: String,
+    pub(crate) name: Rc<str>,
     pub(crate) offset: u64,
     pub(crate) kind: TypeId,
     /// File and line, if they are stated.
-    pub(crate) place: Option<(String, u64)>,
+    pub(crate) place: Option<(Rc<str>, u64)>,
 }
 
 #[derive(Debug)]
@@ -68,8 +71,8 @@ impl<'a> Types<'a> {
     pub(crate) fn new(index: &'a Index<'a>) -> Self {
         Self {
             index,
-            known: HashMap::new(),
-            scopes: HashMap::new(),
+            known: HashMap::default(),
+            scopes: HashMap::default(),
         }
     }
 
@@ -99,6 +102,7 @@ impl<'a> Types<'a> {
         let root = tree.root().ok()?;
         let tag = root.entry().tag();
         let size = number(root.entry(), constants::DW_AT_byte_size).unwrap_or(0);
+        let mut argument = None;
         let shape = match tag {
             constants::DW_TAG_structure_type | constants::DW_TAG_union_type => {
                 let (mut members, mut parts) = (Vec::new(), None);
@@ -110,6 +114,9 @@ impl<'a> Types<'a> {
                         }
                         constants::DW_TAG_variant_part => {
                             parts = Some(self.variants(at.unit, child));
+                        }
+                        constants::DW_TAG_template_type_parameter if argument.is_none() => {
+                            argument = self.kind(at.unit, child.entry());
                         }
                         _ => {}
                     }
@@ -128,7 +135,12 @@ impl<'a> Types<'a> {
             Shape::Pointer(_) => 8,
             _ => size,
         };
-        Some(Type { name, size, shape })
+        Some(Type {
+            name,
+            size,
+            shape,
+            argument,
+        })
     }
 
     fn kind(&self, unit: usize, entry: &Entry<'_, 'a>) -> Option<TypeId> {
@@ -138,7 +150,7 @@ impl<'a> Types<'a> {
 
     fn member(&self, unit: usize, entry: &Entry<'_, 'a>) -> Option<Member> {
         Some(Member {
-            name: self.text(unit, entry).unwrap_or_default(),
+            name: self.text(unit, entry).unwrap_or_default().into(),
             offset: number(entry, constants::DW_AT_data_member_location).unwrap_or(0),
             kind: self.kind(unit, entry)?,
             place: self.place(unit, entry),
@@ -155,7 +167,7 @@ impl<'a> Types<'a> {
             Ok(Some(AttributeValue::UnitRef(offset))) => Some(offset),
             _ => None,
         };
-        let (mut by, mut variants) = (None, Vec::new());
+        let (mut by, mut variants, mut is_listed) = (None, Vec::new(), false);
         let mut children = part.children();
         while let Ok(Some(child)) = children.next() {
             match child.entry().tag() {
@@ -163,6 +175,7 @@ impl<'a> Types<'a> {
                     by = self.member(unit, child.entry());
                 }
                 constants::DW_TAG_variant => {
+                    is_listed |= has(child.entry(), constants::DW_AT_discr_list);
                     let value = number(child.entry(), constants::DW_AT_discr_value);
                     let mut parts = child.children();
                     while let Ok(Some(part)) = parts.next() {
@@ -177,7 +190,8 @@ impl<'a> Types<'a> {
             }
         }
         Shape::Enum {
-            discriminant: by,
+            // Variants that stand for several numbers are not distinguished: no compiler of Rust makes them.
+            discriminant: by.filter(|_| !is_listed),
             variants,
         }
     }
@@ -190,7 +204,7 @@ impl<'a> Types<'a> {
     }
 
     /// Returns the file and the line of an entry.
-    fn place(&self, unit: usize, entry: &Entry<'_, 'a>) -> Option<(String, u64)> {
+    fn place(&self, unit: usize, entry: &Entry<'_, 'a>) -> Option<(Rc<str>, u64)> {
         let line = number(entry, constants::DW_AT_decl_line)?;
         let file = number(entry, constants::DW_AT_decl_file)?;
         let unit = self.index.units.get(unit)?;
@@ -208,7 +222,7 @@ impl<'a> Types<'a> {
         } else {
             format!("{folder}/{name}")
         };
-        Some((path, line))
+        Some((path.into(), line))
     }
 
     /// Returns the name of a type with its path.
@@ -223,21 +237,22 @@ impl<'a> Types<'a> {
         let mut names = vec![own];
         let mut scope = scopes.get(&at.offset).and_then(|scope| scope.parent);
         while let Some(offset) = scope {
-            let Some(around) = scopes.get(&offset) else {
+            let Some(around) = scopes.get(&offset).filter(|_| names.len() < MAX_PARTS) else {
                 break;
             };
             names.push(around.name.clone());
             scope = around.parent;
         }
         names.reverse();
-        Some(names.join("::"))
+        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        joined(&names)
     }
 }
 
 /// Lists the namespaces and types of a unit.
 fn scopes(index: &Index<'_>, number: usize) -> Option<HashMap<UnitOffset, Scope>> {
     let unit = index.units.get(number)?;
-    let mut found = HashMap::new();
+    let mut found = HashMap::default();
     let mut around: Vec<(isize, UnitOffset)> = Vec::new();
     let mut entries = unit.entries_raw(None).ok()?;
     while !entries.is_empty() {
@@ -290,4 +305,8 @@ fn number(entry: &Entry<'_, '_>, name: constants::DwAt) -> Option<u64> {
     value
         .udata_value()
         .or_else(|| Some(value.sdata_value()? as u64))
+}
+
+fn has(entry: &Entry<'_, '_>, name: constants::DwAt) -> bool {
+    matches!(entry.attr_value(name), Ok(Some(_)))
 }

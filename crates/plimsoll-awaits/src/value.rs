@@ -1,5 +1,6 @@
 //! Values in the memory of a process, by their types.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::copies::Copies;
@@ -13,10 +14,36 @@ pub(crate) struct Value {
     pub(crate) kind: TypeId,
 }
 
+/// What the table of functions of a task says. The tables are constants of the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
+    /// The address of the function that polls the task.
+    pub(crate) poll: u64,
+    /// The distance from a task's header to its last part; `None` in versions that keep the same in the header.
+    pub(crate) trailer_offset: Option<u64>,
+    /// The distance from a task's header to tokio's number of the task.
+    pub(crate) id_offset: Option<u64>,
+}
+
 /// Types and memory.
 pub(crate) struct Reading<'a> {
     pub(crate) types: Types<'a>,
     pub(crate) copies: Copies<'a>,
+    /// The tables of functions of tasks that were read, by address.
+    pub(crate) tables: HashMap<u64, Table>,
+    /// The types of tasks, by the addresses of the functions that poll them.
+    pub(crate) cells: HashMap<u64, Option<TypeId>>,
+}
+
+impl<'a> Reading<'a> {
+    pub(crate) fn new(types: Types<'a>, copies: Copies<'a>) -> Self {
+        Self {
+            types,
+            copies,
+            tables: HashMap::new(),
+            cells: HashMap::new(),
+        }
+    }
 }
 
 /// The most values that one search looks at, and how deep they lie in each other.
@@ -58,7 +85,11 @@ impl<'a> Reading<'a> {
             return None;
         };
         let Some(discriminant) = discriminant else {
-            return Some(variants.first()?.member.clone());
+            return match &variants[..] {
+                [only] => Some(only.member.clone()),
+                // Which of several is possible is not described.
+                _ => None,
+            };
         };
         let part = value.part(discriminant)?;
         let size = self.types.get(part.kind)?.size;
@@ -71,28 +102,39 @@ impl<'a> Reading<'a> {
     }
 
     /// Returns the parts of a value: of an enum, the active variant.
-    pub(crate) fn parts(&mut self, value: Value) -> Vec<(String, Value)> {
-        let Some(kind) = self.kind(value) else {
-            return Vec::new();
-        };
+    pub(crate) fn parts(&mut self, value: Value) -> Vec<(Rc<str>, Value)> {
+        let mut parts = Vec::new();
+        let _: Option<()> = self.each_part(value, |_, name, part| {
+            parts.push((name.clone(), part));
+            None
+        });
+        parts
+    }
+
+    /// Calls `visit` with the parts of a value until it returns one.
+    fn each_part<R>(
+        &mut self,
+        value: Value,
+        mut visit: impl FnMut(&mut Self, &Rc<str>, Value) -> Option<R>,
+    ) -> Option<R> {
+        let kind = self.kind(value)?;
+        let active;
         let members = match &kind.shape {
-            Shape::Struct(members) => members.clone(),
-            Shape::Enum { .. } => self.variant(value).into_iter().collect(),
-            Shape::Pointer(_) | Shape::Scalar => Vec::new(),
+            Shape::Struct(members) => &members[..],
+            Shape::Enum { .. } => {
+                active = self.variant(value)?;
+                std::slice::from_ref(&active)
+            }
+            Shape::Pointer(_) | Shape::Scalar => &[],
         };
-        let parts = members
-            .into_iter()
-            .filter_map(|member| Some((value.part(&member)?, member.name)));
-        parts.map(|(part, name)| (name, part)).collect()
+        members
+            .iter()
+            .find_map(|member| visit(self, &member.name, value.part(member)?))
     }
 
     /// Returns the part with a name.
     pub(crate) fn member(&mut self, value: Value, name: &str) -> Option<Value> {
-        let parts = self.parts(value);
-        parts
-            .into_iter()
-            .find(|(part, _)| part == name)
-            .map(|(_, part)| part)
+        self.each_part(value, |_, part, found| (**part == *name).then_some(found))
     }
 
     /// Returns the first value that satisfies a condition among a value and all of its parts, without following pointers.
@@ -119,9 +161,9 @@ impl<'a> Reading<'a> {
             return Some(value);
         }
         let depth = depth.checked_sub(1)?;
-        let parts = self.parts(value);
-        let mut parts = parts.into_iter();
-        parts.find_map(|(name, part)| self.find_in(&name, part, is_wanted, depth, left))
+        self.each_part(value, |this, name, part| {
+            this.find_in(name, part, is_wanted, depth, left)
+        })
     }
 
     /// Returns the first value whose full name begins with `prefix`.
@@ -146,11 +188,21 @@ impl<'a> Reading<'a> {
         (address != 0).then_some(Value { address, kind })
     }
 
-    /// Returns the elements of a boxed or borrowed slice.
+    /// Returns the elements of a vector, or of a boxed or borrowed slice.
     pub(crate) fn elements(&mut self, slice: Value) -> Option<Vec<Value>> {
-        let first = self.member(slice, "data_ptr")?;
-        let length = self.member(slice, "length")?;
-        let (first, length) = (self.target(first)?, self.number(length)?);
+        let kind = self.kind(slice)?;
+        let (first, length) = if kind.name.starts_with("alloc::vec::Vec<") {
+            let length = self.member(slice, "len")?;
+            let first = Value {
+                kind: kind.argument?,
+                ..self.target(slice)?
+            };
+            (first, length)
+        } else {
+            let first = self.member(slice, "data_ptr")?;
+            (self.target(first)?, self.member(slice, "length")?)
+        };
+        let length = self.number(length)?;
         let size = self.kind(first)?.size;
         if length > MAX_ELEMENTS {
             return None;

@@ -11,7 +11,7 @@ Examples:
 
 The program needs neither `tokio_unstable` nor tracked tasks. It needs debug information with types, of tokio too: \
 `debug = \"full\"` in its profile, also in a separate file that belongs to it by its build id. Nothing of the process is \
-changed or stopped. Linux on x86-64 only.
+changed or stopped. Linux on x86-64 with glibc only.
 
 Exit status:
   0  success

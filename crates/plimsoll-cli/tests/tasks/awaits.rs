@@ -38,10 +38,9 @@ fn line(text: &str) -> usize {
     at + 1
 }
 
-fn every_task_has_its_awaits(program: &Path) {
-    let running = Running::start(program, 0);
+fn every_task_has_its_awaits(running: &Running, kind: &str) {
     let runtime = running.runtime();
-    assert_eq!(runtime["kind"], "multi_thread");
+    assert_eq!(runtime["kind"], kind);
     assert_eq!(runtime["is_complete"], true);
     let of_id = |task: &Value| Some((task["id"].as_u64()?, task.clone()));
     let tasks = runtime["tasks"].as_array().unwrap();
@@ -67,20 +66,23 @@ fn every_task_has_its_awaits(program: &Path) {
                 assert_eq!(*found, expected, "{name}: {chain:#?}");
             }
         }
-        let expected = if ["join!", "select!"].contains(&&**name) {
-            2
-        } else {
-            1
+        let expected = match &**name {
+            // A timeout waits for its future and for the time.
+            "join!" | "select!" | "timeout" => 2,
+            "join_all" => 3,
+            "unordered" => 500,
+            _ => 1,
         };
-        // A timeout waits for its future and for the time.
-        let expected = if name == "timeout" { 2 } else { expected };
         assert_eq!(chains.len(), expected, "{name}: {chains:#?}");
     }
 }
 
 #[test]
 fn every_leaf_of_tokio_has_its_whole_chain() {
-    every_task_has_its_awaits(plain());
+    let running = Running::start(plain(), 0);
+    every_task_has_its_awaits(&running, "multi_thread");
+    let running = Running::start_with(plain(), &["0", "current"]);
+    every_task_has_its_awaits(&running, "current_thread");
 }
 
 #[test]
@@ -102,7 +104,8 @@ fn every_leaf_has_its_chain_in_each_build() {
         println!("{settings:?} {added}");
         let added = flags(&added);
         let settings = [settings, &[&*added]].concat();
-        every_task_has_its_awaits(&build(&format!("tasks-{number}"), &settings));
+        let program = build(&format!("tasks-{number}"), &settings);
+        every_task_has_its_awaits(&Running::start(&program, 0), "multi_thread");
     }
 }
 

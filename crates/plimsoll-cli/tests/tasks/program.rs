@@ -62,8 +62,12 @@ pub struct Running {
 impl Running {
     /// Starts the program with a number of tasks that change what they await.
     pub fn start(program: &Path, changing: u32) -> Self {
+        Self::start_with(program, &[&changing.to_string()])
+    }
+
+    pub fn start_with(program: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new(program)
-            .arg(changing.to_string())
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
