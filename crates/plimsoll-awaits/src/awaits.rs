@@ -1,7 +1,8 @@
 //! What a future awaits.
 
-use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::header;
 use crate::index::TypeId;
@@ -57,9 +58,9 @@ pub(crate) struct Decoder<'a> {
     pub(crate) reading: Reading<'a>,
     bias: u64,
     /// Whether values of a type contain futures, or lead to them.
-    holds: HashMap<TypeId, bool>,
+    holds: FxHashMap<TypeId, bool>,
     /// The values that were decoded for one task.
-    seen: HashSet<Value>,
+    seen: FxHashSet<Value>,
     /// The futures that one task may still have, and the values that may still be looked at for it.
     left: usize,
     steps: usize,
@@ -100,8 +101,8 @@ impl<'a> Decoder<'a> {
         Self {
             reading,
             bias,
-            holds: HashMap::default(),
-            seen: HashSet::new(),
+            holds: FxHashMap::default(),
+            seen: FxHashSet::default(),
             left: 0,
             steps: 0,
             is_cut: false,
@@ -277,7 +278,7 @@ impl<'a> Decoder<'a> {
         if let Some(&known) = self.holds.get(&at) {
             return known;
         }
-        let mut reached = HashSet::from([at]);
+        let mut reached = FxHashSet::from_iter([at]);
         let mut waiting = vec![at];
         while let Some(next) = waiting.pop() {
             let Some(kind) = self.reading.types.get(next) else {

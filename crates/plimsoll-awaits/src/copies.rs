@@ -1,6 +1,6 @@
 //! Copies of the memory of a process.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// The memory of a process.
 pub trait Memory {
@@ -10,14 +10,14 @@ pub trait Memory {
 
 const PAGE: u64 = 4096;
 
-/// The most pages that are kept.
-const MAX_PAGES: usize = 256;
+/// The most pages that are kept: 32 MiB. The lists of 100,000 tasks lead to each page of them several times.
+const MAX_PAGES: usize = 8192;
 
 /// Pages that were copied for one reading.
 pub(crate) struct Copies<'a> {
     memory: &'a dyn Memory,
     /// `None` for those that cannot be read.
-    pages: HashMap<u64, Option<Box<[u8; PAGE as usize]>>>,
+    pages: FxHashMap<u64, Option<Box<[u8; PAGE as usize]>>>,
     /// What the reading depends on.
     read: Numbers,
 }
@@ -30,7 +30,7 @@ impl<'a> Copies<'a> {
     pub(crate) fn new(memory: &'a dyn Memory) -> Self {
         Self {
             memory,
-            pages: HashMap::default(),
+            pages: FxHashMap::default(),
             read: Numbers::default(),
         }
     }
@@ -46,9 +46,13 @@ impl<'a> Copies<'a> {
         std::mem::take(&mut self.read)
     }
 
-    /// Copies the memory of a reading again. Returns whether all numbers are the same.
-    pub(crate) fn are_unchanged(&mut self, numbers: &Numbers) -> bool {
+    /// Begins to compare readings with the memory as it is now.
+    pub(crate) fn begin_comparison(&mut self) {
         self.pages.clear();
+    }
+
+    /// Returns whether all numbers of a reading are the same in the memory that was copied since the comparison began.
+    pub(crate) fn are_unchanged(&mut self, numbers: &Numbers) -> bool {
         let mut all = numbers.0.iter();
         all.all(|&(address, size, value)| self.copied(address, size) == value)
     }

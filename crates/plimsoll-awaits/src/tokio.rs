@@ -1,10 +1,11 @@
 //! Tokio's runtimes and their tasks.
 
-use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
 use crate::awaits::{Await, Decoder};
-use crate::copies::{Copies, Memory};
+use crate::copies::{Copies, Memory, Numbers};
 use crate::header::{Activity, Lost, activity, id, next_task, table};
 use crate::index::{Index, Poll, TypeId};
 use crate::sections::Tls;
@@ -64,6 +65,9 @@ const MAX_TASKS: usize = 10_000_000;
 const MAX_LOOKED_AT: usize = 1 << 20;
 const MAX_DEPTH: usize = 12;
 
+/// The number of tasks that are read before they are compared.
+const AT_ONCE: usize = 64;
+
 /// The longest time for all tasks.
 const MAX_TIME: Duration = Duration::from_secs(60);
 
@@ -106,16 +110,12 @@ impl Runtimes {
         }
         let mut runtimes = Vec::new();
         for (handle, mut runtime) in handles {
-            let Some((headers, is_complete)) = owned_tasks(&mut decoder.reading, handle) else {
+            let Some(owned) = owned_tasks(&mut decoder.reading, handle) else {
                 continue;
             };
-            let mut read = headers.iter().filter(|_| Instant::now() < end);
-            let tasks = read
-                .by_ref()
-                .filter_map(|&header| task(&mut decoder, bias, header));
-            runtime.tasks = tasks.collect();
-            runtime.is_complete = is_complete && Instant::now() < end;
-            without_ended(&mut decoder.reading, handle, &mut runtime.tasks);
+            runtime.tasks = tasks(&mut decoder, bias, &owned.headers, end);
+            runtime.is_complete = owned.is_complete && Instant::now() < end;
+            without_ended(&mut decoder.reading, handle, &owned, &mut runtime.tasks);
             runtimes.push(runtime);
         }
         // A thread polls a task if it did before and after the tasks were read.
@@ -172,19 +172,22 @@ fn contexts(
 }
 
 /// Leaves out tasks that have ended since they were read: another one may have their memory.
-fn without_ended(reading: &mut Reading<'_>, handle: Value, tasks: &mut Vec<Task>) {
+fn without_ended(reading: &mut Reading<'_>, handle: Value, owned: &Owned, tasks: &mut Vec<Task>) {
+    tasks.retain(|task| task.activity != Activity::Complete);
+    reading.copies.begin_comparison();
+    if owned.is_complete && reading.copies.are_unchanged(&owned.numbers) {
+        return;
+    }
     reading.copies.begin();
     let Some((headers, _)) = read_lists(reading, handle) else {
         return tasks.clear();
     };
-    let mut present = HashMap::new();
+    let mut present = FxHashMap::default();
     for header in headers {
         let id = table(reading, header).and_then(|table| id(reading, header, table));
         present.insert(header.address, id);
     }
-    tasks.retain(|task| {
-        task.activity != Activity::Complete && present.get(&task.address) == Some(&task.id)
-    });
+    tasks.retain(|task| present.get(&task.address) == Some(&task.id));
 }
 
 /// Returns the scheduler of the runtime in whose context a thread is.
@@ -215,16 +218,29 @@ fn polled_task(reading: &mut Reading<'_>, context: Value) -> Option<u64> {
     reading.number(number)
 }
 
-/// Returns the headers of a runtime's tasks, and whether all were found and the lists stayed as they were. `None` if this is
-/// not a runtime.
-fn owned_tasks(reading: &mut Reading<'_>, handle: Value) -> Option<(Vec<Value>, bool)> {
+/// The tasks of a runtime.
+struct Owned {
+    headers: Vec<Value>,
+    /// Whether all were found, and the lists stayed as they were.
+    is_complete: bool,
+    /// What the lists depend on.
+    numbers: Numbers,
+}
+
+/// Lists the tasks of a runtime; `None` if this is not one.
+fn owned_tasks(reading: &mut Reading<'_>, handle: Value) -> Option<Owned> {
     let mut last = None;
     for _ in 0..TRIES {
         reading.copies.begin();
-        let (found, is_whole) = read_lists(reading, handle)?;
+        let (headers, is_whole) = read_lists(reading, handle)?;
         let numbers = reading.copies.end();
+        reading.copies.begin_comparison();
         let is_complete = is_whole && reading.copies.are_unchanged(&numbers);
-        last = Some((found, is_complete));
+        last = Some(Owned {
+            headers,
+            is_complete,
+            numbers,
+        });
         if is_complete {
             break;
         }
@@ -241,7 +257,7 @@ fn read_lists(reading: &mut Reading<'_>, handle: Value) -> Option<(Vec<Value>, b
     // A runtime has at least one list.
     let (first, mut is_whole) = (lists.first().copied()?, left > 0);
     reading.member(first, "head")?;
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     let mut found = Vec::new();
     for list in lists {
         let head = reading.member(list, "head")?;
@@ -301,13 +317,42 @@ fn add_lists(
     }
 }
 
-/// Reads a task. `None` if it has ended meanwhile.
-fn task(decoder: &mut Decoder<'_>, bias: u64, header: Value) -> Option<Task> {
+/// Reads tasks until `end`, and returns those that have not ended meanwhile, in their order.
+fn tasks(decoder: &mut Decoder<'_>, bias: u64, headers: &[Value], end: Instant) -> Vec<Task> {
+    let mut found: Vec<Option<Task>> = Vec::new();
+    found.resize_with(headers.len(), || None);
+    // Neighbours share pages.
+    let mut order: Vec<usize> = (0..headers.len()).collect();
+    order.sort_unstable_by_key(|&at| headers[at].address);
+    for some in order.chunks(AT_ONCE) {
+        if Instant::now() >= end {
+            break;
+        }
+        decoder.reading.copies.begin();
+        let read = some.iter().map(|&at| {
+            let task = read_task(decoder, bias, headers[at]);
+            (at, task, decoder.reading.copies.end())
+        });
+        let read: Vec<_> = read.collect();
+        decoder.reading.copies.begin_comparison();
+        for (at, task, numbers) in read {
+            found[at] = match decoder.reading.copies.are_unchanged(&numbers) {
+                true => task,
+                false => task_again(decoder, bias, headers[at]),
+            };
+        }
+    }
+    found.into_iter().flatten().collect()
+}
+
+/// Reads a task that has changed. `None` if it has ended.
+fn task_again(decoder: &mut Decoder<'_>, bias: u64, header: Value) -> Option<Task> {
     let mut last: Option<Task> = None;
     for _ in 0..TRIES {
         decoder.reading.copies.begin();
         let found = read_task(decoder, bias, header)?;
         let numbers = decoder.reading.copies.end();
+        decoder.reading.copies.begin_comparison();
         if decoder.reading.copies.are_unchanged(&numbers) {
             return Some(found);
         }

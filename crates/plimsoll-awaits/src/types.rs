@@ -3,8 +3,7 @@
 use std::rc::Rc;
 
 use gimli::{AttributeValue, UnitOffset, constants};
-
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::index::{Index, MAX_PARTS, TypeId, joined};
 
@@ -53,9 +52,9 @@ pub(crate) struct Variant {
 /// The types that were needed so far.
 pub(crate) struct Types<'a> {
     pub(crate) index: &'a Index<'a>,
-    known: HashMap<TypeId, Option<Rc<Type>>>,
+    known: FxHashMap<TypeId, Option<Rc<Type>>>,
     /// For each unit, the scope around each namespace and type.
-    scopes: HashMap<usize, HashMap<UnitOffset, Scope>>,
+    scopes: FxHashMap<usize, FxHashMap<UnitOffset, Scope>>,
 }
 
 /// A namespace or a type.
@@ -71,8 +70,8 @@ impl<'a> Types<'a> {
     pub(crate) fn new(index: &'a Index<'a>) -> Self {
         Self {
             index,
-            known: HashMap::default(),
-            scopes: HashMap::default(),
+            known: FxHashMap::default(),
+            scopes: FxHashMap::default(),
         }
     }
 
@@ -250,9 +249,9 @@ impl<'a> Types<'a> {
 }
 
 /// Lists the namespaces and types of a unit.
-fn scopes(index: &Index<'_>, number: usize) -> Option<HashMap<UnitOffset, Scope>> {
+fn scopes(index: &Index<'_>, number: usize) -> Option<FxHashMap<UnitOffset, Scope>> {
     let unit = index.units.get(number)?;
-    let mut found = HashMap::default();
+    let mut found = FxHashMap::default();
     let mut around: Vec<(isize, UnitOffset)> = Vec::new();
     let mut entries = unit.entries_raw(None).ok()?;
     while !entries.is_empty() {

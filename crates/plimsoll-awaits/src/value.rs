@@ -1,7 +1,8 @@
 //! Values in the memory of a process, by their types.
 
-use std::collections::HashMap;
 use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 use crate::copies::Copies;
 use crate::index::TypeId;
@@ -30,9 +31,9 @@ pub(crate) struct Reading<'a> {
     pub(crate) types: Types<'a>,
     pub(crate) copies: Copies<'a>,
     /// The tables of functions of tasks that were read, by address.
-    pub(crate) tables: HashMap<u64, Table>,
+    pub(crate) tables: FxHashMap<u64, Table>,
     /// The types of tasks, by the addresses of the functions that poll them.
-    pub(crate) cells: HashMap<u64, Option<TypeId>>,
+    pub(crate) cells: FxHashMap<u64, Option<TypeId>>,
 }
 
 impl<'a> Reading<'a> {
@@ -40,8 +41,8 @@ impl<'a> Reading<'a> {
         Self {
             types,
             copies,
-            tables: HashMap::new(),
-            cells: HashMap::new(),
+            tables: FxHashMap::default(),
+            cells: FxHashMap::default(),
         }
     }
 }
