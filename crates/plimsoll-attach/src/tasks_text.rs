@@ -1,5 +1,6 @@
 //! Tasks as text, of at most 60 lines unless all are requested.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -12,6 +13,9 @@ use crate::threads::Descriptors;
 
 /// The most threads of a runtime that are named.
 const MAX_NAMED: usize = 4;
+
+/// The longest names that are shown with their arguments, without `--all`.
+const MAX_TYPE: usize = 80;
 
 /// The most futures that are awaited at once, without `--all`.
 const MAX_BRANCHES: usize = 4;
@@ -52,6 +56,9 @@ pub(crate) fn write(
             head.push(
                 "Not all is read: its lists changed meanwhile, or could not be followed.".into(),
             );
+        }
+        if runtime.tasks.is_empty() && runtime.kind == Kind::CurrentThread {
+            head.push("Tasks of a LocalSet are not listed.".into());
         }
         parts.push((head, 0));
         parts.extend(shown.parts(runtime));
@@ -206,6 +213,10 @@ impl Shown<'_> {
                 State::NotDecoded => " (not decoded)",
             };
             let function = without_closures(&awaits.function);
+            let function = match self.is_all {
+                true => function.into(),
+                false => without_arguments(function),
+            };
             lines.push(format!("{margin}{function}{place}{state}{detail}"));
         } else if let (false, Some(last)) = (detail.is_empty(), lines.last_mut()) {
             last.push_str(&detail);
@@ -300,6 +311,16 @@ fn without_closures(function: &str) -> &str {
     function
 }
 
+/// Returns the name of a type, without its arguments if it is long.
+fn without_arguments(name: &str) -> Cow<'_, str> {
+    match name.split_once('<') {
+        Some((start, _)) if name.len() > MAX_TYPE && !start.is_empty() => {
+            format!("{start}<...>").into()
+        }
+        _ => name.into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,6 +334,9 @@ mod tests {
         assert_eq!(without_closures("a::b::{{closure}}::{{closure}}"), "a::b");
         assert_eq!(without_closures("a::b::{closure#0}"), "a::b");
         assert_eq!(without_closures("a::b::{closure#1}"), "a::b::{closure#1}");
+        let long = format!("a::B<{}>", "c".repeat(MAX_TYPE));
+        assert_eq!(without_arguments(&long), "a::B<...>");
+        assert_eq!(without_arguments("a::B<c>"), "a::B<c>");
     }
 
     #[test]
