@@ -11,7 +11,9 @@ use std::io::Write;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 
+use plimsoll_command::files;
 use plimsoll_symbolize::offline::MappedCode;
 use plimsoll_unwind::modules::{Image, ModuleList};
 
@@ -231,7 +233,8 @@ impl Object {
             Some(format!("/proc/{pid}/map_files/{start:x}-{end:x}")),
         ];
         for (at, path) in candidates.into_iter().flatten().enumerate() {
-            let Ok(file) = File::open(&path) else {
+            // Others may have put something else at the path, such as a pipe that nothing writes to.
+            let Ok(file) = files::open_regular(Path::new(&path)) else {
                 continue;
             };
             let is_mapped = file.metadata().is_ok_and(|found| {

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::fs::File;
+use std::path::Path;
 
 use object::read::ReadCache;
 use object::{Object as _, ObjectSymbol as _};
+use plimsoll_command::files;
 use plimsoll_interpreter::{Buffers, Found, MAX_FRAMES, Native, merge_if_on_stack};
 use plimsoll_process::deep_stacks::Limit;
 use plimsoll_python::{Copies, OtherProcess, is_python};
@@ -109,7 +110,7 @@ impl Python {
 
 /// Returns addresses and sizes of the interpreter's symbols in a file, by name.
 fn symbols(path: &str) -> Option<HashMap<Vec<u8>, (usize, usize)>> {
-    let file = ReadCache::new(File::open(path).ok()?);
+    let file = ReadCache::new(files::open_regular(Path::new(path)).ok()?);
     let file = object::File::parse(&file).ok()?;
     let mut found = HashMap::new();
     for symbol in file.dynamic_symbols().chain(file.symbols()) {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_awaits::{Index, Memory, Missing, Runtimes, Sections};
 use plimsoll_command::failure::Failure;
+use plimsoll_command::files;
 
 use crate::arch;
 use crate::memory::ProcessMemory;
@@ -16,7 +17,7 @@ pub(crate) struct Reading {
     pub(crate) runtimes: Runtimes,
     /// The process's monotonic clock at the reading, in nanoseconds; `None` if it has another one than this command.
     pub(crate) at_ns: Option<u64>,
-    /// The time that the reading took, with that of the debug information.
+    /// The time that it took to read the debug information and the tasks.
     pub(crate) took: Duration,
 }
 
@@ -39,7 +40,7 @@ pub(crate) fn read(process: &Process) -> Result<Reading, Failure> {
         PathBuf::from("/"),
         PathBuf::from(format!("/proc/{}/root", target.pid)),
     ];
-    let sections = Sections::read(Path::new(path), &roots);
+    let sections = Sections::read(Path::new(path), &roots, &files::open_regular);
     let sections = sections.map_err(|missing| fail(reason(&missing)))?;
     let index = Index::read(&sections).map_err(|missing| fail(reason(&missing)))?;
     let tls = sections.tls.filter(|_| index.has_tokio());

@@ -14,8 +14,8 @@ use crate::value::{Reading, Value};
 pub struct Await {
     /// The name of the `async` function or block, as in profiles; of another future, its type.
     pub function: String,
-    /// The file and the line of the `.await`; of an `async` function that has not begun, or has ended, that of its code. `None`
-    /// for other futures.
+    /// The file and the line of the `.await`; of the code of an `async` function that has not begun, or has ended. `None` for
+    /// other futures.
     pub place: Option<(Rc<str>, u64)>,
     /// The state of the future.
     pub state: State,
@@ -315,7 +315,7 @@ impl<'a> Decoder<'a> {
                 add(argument);
             }
         }
-        // From none of them, a future is reached.
+        // None of them leads to a future.
         self.holds
             .extend(reached.into_iter().map(|kind| (kind, false)));
         false
@@ -360,7 +360,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Returns whether a type is that of an `async` function or block.
+/// Returns whether values of a type are `async` functions or blocks.
 fn is_machine(kind: &Type) -> bool {
     let is_by_state = matches!(
         &kind.shape,

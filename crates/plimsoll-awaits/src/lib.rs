@@ -9,7 +9,7 @@
 //!    the awaited future.
 //!
 //! The process runs meanwhile. All memory is copied, each pointer is followed only if the memory can be read, and a task counts
-//! only if two readings agree. What cannot be decoded is shown as its type.
+//! only if all numbers that it was decoded from are the same when they are read again. What cannot be decoded is shown as its type.
 //!
 //! Programs use the command `plimsoll tasks`. All items of this crate may change in any version: the crates of Plimsoll
 //! require each other in exactly one version.

@@ -1,6 +1,7 @@
 //! The debug information of a program, and the place of its thread-local variables.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use gimli::{DwarfSections, EndianSlice, LittleEndian, SectionId};
@@ -51,13 +52,17 @@ pub enum Missing {
 
 impl Sections {
     /// Reads the debug information of a program: from its file, or from the file that belongs to it by its build id or its
-    /// link, below one of the `roots`.
+    /// link, below one of the `roots`. `open` opens a file; others may control what lies at its path.
     ///
     /// # Errors
     /// There is none, or it cannot be read.
-    pub fn read(program: &Path, roots: &[PathBuf]) -> Result<Self, Missing> {
+    pub fn read(
+        program: &Path,
+        roots: &[PathBuf],
+        open: &dyn Fn(&Path) -> io::Result<File>,
+    ) -> Result<Self, Missing> {
         let fail = |error: &dyn std::fmt::Display| Missing::File(error.to_string());
-        let file = ReadCache::new(File::open(program).map_err(|error| fail(&error))?);
+        let file = ReadCache::new(open(program).map_err(|error| fail(&error))?);
         let file = ElfFile64::<Endianness, _>::parse(&file).map_err(|error| fail(&error))?;
         let endian = file.endian();
         let headers = file.elf_program_headers().iter();
@@ -73,7 +78,7 @@ impl Sections {
             return Ok(Self { dwarf, tls });
         }
         for path in separate_files(program, &file, roots) {
-            let Ok(other) = File::open(&path) else {
+            let Ok(other) = open(&path) else {
                 continue;
             };
             let other = ReadCache::new(other);
@@ -126,6 +131,8 @@ fn separate_files(program: &Path, file: &Elf<'_>, roots: &[PathBuf]) -> Vec<Path
     }
     if let Ok(Some((name, _))) = file.gnu_debuglink()
         && let Ok(name) = std::str::from_utf8(name)
+        // Only a name: a path would lead out of the folder.
+        && !name.contains('/')
         && let Some(folder) = program.parent()
     {
         found.push(folder.join(name));

@@ -121,12 +121,12 @@ impl Runtimes {
         // A thread polls a task if it did before and after the tasks were read.
         let after = self::contexts(&mut decoder.reading, index, tls, threads);
         for runtime in &mut runtimes {
-            for task in &mut runtime.tasks {
+            let running = runtime.tasks.iter_mut();
+            for task in running.filter(|task| task.activity == Activity::Running) {
                 let polls =
                     |context: &&Context| context.polls.is_some() && context.polls == task.id;
                 let thread = |contexts: &[Context]| Some(contexts.iter().find(polls)?.thread);
-                let thread = thread(&contexts).filter(|_| thread(&contexts) == thread(&after));
-                task.thread = thread.filter(|_| task.activity == Activity::Running);
+                task.thread = thread(&contexts).filter(|&found| thread(&after) == Some(found));
             }
         }
         Self { runtimes }

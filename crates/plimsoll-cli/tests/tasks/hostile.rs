@@ -70,7 +70,7 @@ fn base(pid: u32) -> u64 {
 }
 
 fn read(program: &Path, running: &Running, memory: &Damaged, pointer: u64) -> Option<usize> {
-    let sections = Sections::read(program, &[]).ok()?;
+    let sections = Sections::read(program, &[], &|path| File::open(path)).ok()?;
     let index = Index::read(&sections).ok()?;
     let pid = running.child.id();
     let tls = sections.tls?;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::command::{Directory, plimsoll};
+use crate::command::{Directory, file_of_command, plimsoll};
 
 fn refusal(pid: u32) -> String {
     let output = plimsoll(&["tasks", &pid.to_string()]);
@@ -75,4 +75,37 @@ fn a_program_with_lines_only_is_refused() {
         text.contains("has no types; build it with debug = \"full\""),
         "{text}"
     );
+}
+
+/// Opening the pipe would wait for its writer.
+#[test]
+fn a_pipe_in_place_of_the_debug_file_is_left_alone() {
+    let directory = Directory::new("pipe-for-tasks");
+    let source = directory.file("waits.c", b"int main(void) { return getchar(); }");
+    let (program, link) = (directory.path("waits"), directory.path("waits.debug"));
+    let succeed = |command: &mut Command| assert!(command.status().unwrap().success());
+    succeed(Command::new("cc").args(["-w", "-o", &program, &source]));
+    fs::write(&link, "not yet a pipe").unwrap();
+    let added = format!("--add-gnu-debuglink={link}");
+    succeed(Command::new("objcopy").args([&added, &program]));
+    fs::remove_file(&link).unwrap();
+    succeed(Command::new("mkfifo").arg(&link));
+    let mut waits = Command::new(&program)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let exe = format!("/proc/{}/exe", waits.id());
+    while fs::read_link(&exe).unwrap() != fs::canonicalize(&program).unwrap() {
+        std::thread::yield_now();
+    }
+    let output = Command::new("timeout")
+        .arg("60")
+        .arg(file_of_command())
+        .args(["tasks", &waits.id().to_string()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("has no debug information"), "{output:?}");
+    waits.kill().unwrap();
+    waits.wait().unwrap();
 }
