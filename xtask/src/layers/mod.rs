@@ -4,11 +4,12 @@
 //! `### \`crate\``, whose first column lists the crate's modules from the lowest to the highest.
 //! The headings order the crates themselves. A module may import from modules in rows above its
 //! own, and from crates above its own crate. Code for one processor is in folders named `arch` or
-//! `os`.
+//! `os`. No crate is larger than its maximum.
 
 mod order;
 mod processors;
 mod resolve;
+mod sizes;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -49,7 +50,8 @@ pub(crate) fn check(root: &Path, prints_edges: bool) -> Result<(), String> {
 }
 
 /// Returns a line for each pair of files of which the first imports from the second against the
-/// layers, and for each mention of a processor outside `arch` and `os`. Calls `visit` with every import.
+/// layers, for each mention of a processor outside `arch` and `os`, and for
+/// each crate that is too large. Calls `visit` with every import.
 fn violations(root: &Path, visit: impl Fn(&Import<'_>)) -> Result<Vec<String>, String> {
     let order = Order::read(&root.join("ARCHITECTURE.md"))?;
     let mut crates = Vec::new();
@@ -87,6 +89,7 @@ fn violations(root: &Path, visit: impl Fn(&Import<'_>)) -> Result<Vec<String>, S
     };
     let mut lines: Vec<String> = found.into_iter().map(line).collect();
     lines.extend(processors::violations(root, &folders)?);
+    lines.extend(sizes::violations(root, &folders)?);
     Ok(lines)
 }
 

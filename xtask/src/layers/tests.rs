@@ -195,3 +195,19 @@ fn code_for_one_processor_is_in_folders_named_arch_or_os() {
         ["crates/low/src/leaf.rs:2: target_arch outside arch and os"]
     );
 }
+
+#[test]
+fn a_crate_has_no_more_lines_than_its_maximum() {
+    let lines = |count: usize| format!("pub struct Leaf;\n{}", "\n".repeat(count));
+    let project = Project::new("sizes", &[("low/src/leaf.rs", &lines(5_000))]);
+    assert_eq!(project.violations(), [""; 0]);
+    project.write("crates/low/src/leaf.rs", &lines(6_000));
+    let found = project.violations();
+    let [found] = &found[..] else {
+        panic!("{found:?}");
+    };
+    assert!(
+        found.starts_with("low: 60") && found.ends_with(" lines, 6000 at most"),
+        "{found}"
+    );
+}

@@ -11,8 +11,7 @@ use plimsoll_testkit::pprof::{Location, Mapping, Profile, Sample, ValueType};
 use crate::command::{Directory, file_of_command};
 
 /// The file with the debug information of the library.
-pub const DEBUG: &[u8] =
-    include_bytes!("../../../plimsoll-symbolize/src/symbol/tests/fixtures/split.debug");
+pub const DEBUG: &[u8] = include_bytes!("../../../plimsoll-symbolize/tests/fixtures/split.debug");
 
 /// The build id of the library.
 pub const BUILD_ID: &str = "07070707";

@@ -392,7 +392,7 @@ mod tests {
         assert!(!names_rust(&program));
         replace_in(&mut program, comment, b"other", b"rustc");
         assert!(names_rust(&program));
-        let of_c = include_bytes!("tests/fixtures/zlib.so");
+        let of_c = include_bytes!("../../tests/fixtures/zlib.so");
         assert!(!names_rust(of_c));
     }
 

@@ -23,6 +23,8 @@
 mod advice;
 #[cfg(feature = "cpp")]
 mod cpp;
+#[cfg(test)]
+mod damage;
 pub mod debug_files;
 #[cfg(feature = "debug-info")]
 mod dwarf;
@@ -45,9 +47,6 @@ mod resolve;
 mod source;
 mod symtab;
 mod table;
-#[cfg(test)]
-#[cfg_attr(not(feature = "debug-info"), allow(dead_code))]
-mod tests;
 mod texts;
 
 use std::ops::Range;
@@ -217,12 +216,6 @@ pub fn each_rust_function(
 }
 
 impl Symbols {
-    /// Returns one location for each address, sorted by address.
-    #[cfg(test)]
-    fn locations(&self) -> &[Location] {
-        &self.locations
-    }
-
     /// Returns the location of an address; `None` if it was not among the resolved addresses.
     pub fn location(&self, return_address: usize) -> Option<&Location> {
         Some(self.location_at(self.position(return_address)?))

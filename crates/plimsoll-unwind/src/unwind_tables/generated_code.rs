@@ -109,6 +109,3 @@ impl<M: Memory> Walker<'_, M> {
         })
     }
 }
-
-#[cfg(all(test, target_os = "linux", not(plimsoll_portable_os)))]
-mod tests;

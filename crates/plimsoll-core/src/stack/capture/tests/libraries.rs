@@ -10,11 +10,10 @@ use super::*;
 
 /// A library without dependencies.
 #[cfg(target_arch = "x86_64")]
-const LIBRARY: &[u8] =
-    include_bytes!("../../../../../plimsoll-symbolize/src/symbol/tests/fixtures/four.so");
+const LIBRARY: &[u8] = include_bytes!("../../../../../plimsoll-symbolize/tests/fixtures/four.so");
 #[cfg(target_arch = "aarch64")]
 const LIBRARY: &[u8] =
-    include_bytes!("../../../../../plimsoll-symbolize/src/symbol/tests/fixtures/aarch64.so");
+    include_bytes!("../../../../../plimsoll-symbolize/tests/fixtures/aarch64.so");
 
 /// Loads a copy of the library with `load`, for good. Returns its load address.
 fn load(name: &str, load: impl FnOnce(&CString) -> *mut c_void) -> usize {

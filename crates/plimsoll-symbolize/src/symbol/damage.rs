@@ -5,12 +5,12 @@ use crate::symbol::symtab;
 use crate::symbol::table::{Answer, Table};
 
 const FIXTURES: [&[u8]; 6] = [
-    include_bytes!("fixtures/four.so"),
-    include_bytes!("fixtures/five.so"),
-    include_bytes!("fixtures/zlib.so"),
-    include_bytes!("fixtures/lto.so"),
-    include_bytes!("fixtures/skeleton.so"),
-    include_bytes!("fixtures/split.debug"),
+    include_bytes!("../../tests/fixtures/four.so"),
+    include_bytes!("../../tests/fixtures/five.so"),
+    include_bytes!("../../tests/fixtures/zlib.so"),
+    include_bytes!("../../tests/fixtures/lto.so"),
+    include_bytes!("../../tests/fixtures/skeleton.so"),
+    include_bytes!("../../tests/fixtures/split.debug"),
 ];
 
 /// The range of the fixtures' code.

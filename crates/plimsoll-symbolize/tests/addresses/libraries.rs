@@ -8,16 +8,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::*;
-use crate::symbol::Mapping;
+use plimsoll_symbolize::{Detail, Mapping, resolve};
 
-const FOUR: &[u8] = include_bytes!("fixtures/four.so");
-const FIVE: &[u8] = include_bytes!("fixtures/five.so");
-const ZLIB: &[u8] = include_bytes!("fixtures/zlib.so");
-const LTO: &[u8] = include_bytes!("fixtures/lto.so");
-const SKELETON: &[u8] = include_bytes!("fixtures/skeleton.so");
-const SPLIT: &[u8] = include_bytes!("fixtures/split.so");
-const SPLIT_DEBUG: &[u8] = include_bytes!("fixtures/split.debug");
+use super::{Call, calls_at, mapping_of};
+
+const FOUR: &[u8] = include_bytes!("../fixtures/four.so");
+const FIVE: &[u8] = include_bytes!("../fixtures/five.so");
+const ZLIB: &[u8] = include_bytes!("../fixtures/zlib.so");
+const LTO: &[u8] = include_bytes!("../fixtures/lto.so");
+const SKELETON: &[u8] = include_bytes!("../fixtures/skeleton.so");
+const SPLIT: &[u8] = include_bytes!("../fixtures/split.so");
+const SPLIT_DEBUG: &[u8] = include_bytes!("../fixtures/split.debug");
 
 /// A directory that is removed when the value is dropped.
 struct Directory(PathBuf);
@@ -75,11 +76,6 @@ impl Library {
 }
 
 const INNERMOST: &CStr = c"mark_innermost";
-
-fn mapping_of(symbols: &Symbols, return_address: usize) -> &Mapping {
-    let mapping = symbols.location(return_address).unwrap().mapping;
-    &symbols.mappings[mapping.expect("is in a file") as usize]
-}
 
 fn flags(mapping: &Mapping) -> [bool; 4] {
     let Mapping {

@@ -3,11 +3,11 @@
 use std::arch::asm;
 use std::ffi::c_void;
 
+use object::Object as _;
 use plimsoll_process::deep_stacks::{LEFT_OUT, LEFT_OUT_NAME};
+use plimsoll_symbolize::{Detail, locate, resolve};
 
-use super::*;
-use crate::symbol::elf::Elf;
-use crate::symbol::{Mapping, hexadecimal, locate};
+use super::{Call, calls_at, locations, mapping_of};
 
 const INNERMOST: u32 = line!() + 2;
 #[inline(always)]
@@ -83,8 +83,8 @@ fn inlined_calls_come_innermost_first_with_the_lines_of_their_calls() {
             starts_at(call, start) && call.line == u64::from(line),
             "{call:?}"
         );
-        assert!(call.file.starts_with('/') && call.file.ends_with("symbol/tests/program.rs"));
-        let full = format!("plimsoll_symbolize::symbol::tests::program::{name}");
+        assert!(call.file.starts_with('/') && call.file.ends_with("tests/addresses/program.rs"));
+        let full = format!("addresses::program::{name}");
         assert_eq!(call.name, full, "in full, or by its file");
     }
     let physical = symbols.lines(symbols.location(here).unwrap())[2];
@@ -125,7 +125,7 @@ fn instances(detail: Detail) -> [(String, u32); 2] {
 fn instances_of_a_generic_function_have_names_of_their_own() {
     let names = instances(Detail::Full).map(|(name, _)| name);
     // The form of the debug information, or of the mangling with types.
-    let path = "plimsoll_symbolize::symbol::tests::program::generic";
+    let path = "addresses::program::generic";
     assert!(
         names == [format!("{path}<u32>"), format!("{path}<u64>")]
             || names == [format!("{path}::<u32>"), format!("{path}::<u64>")],
@@ -136,7 +136,7 @@ fn instances_of_a_generic_function_have_names_of_their_own() {
 #[test]
 fn instances_without_debug_information_are_functions_of_their_own() {
     let [(name, first), (_, second)] = instances(Detail::Names);
-    assert!(name.contains("tests::program::generic"), "{name}");
+    assert!(name.contains("addresses::program::generic"), "{name}");
     assert_ne!(first, second);
 }
 
@@ -161,7 +161,7 @@ fn names_only_are_those_of_physical_functions_without_lines() {
     let here = outer();
     let symbols = resolve(&[here], Detail::Names);
     let calls = calls_at(&symbols, here);
-    let name = "plimsoll_symbolize::symbol::tests::program::outer";
+    let name = "addresses::program::outer";
     assert_eq!(
         calls,
         [Call {
@@ -187,8 +187,12 @@ fn addresses_only_have_mappings_with_build_ids_and_nothing_else() {
     let mapping = mapping_of(&symbols, here);
     assert!((mapping.start..mapping.limit).contains(&(here as u64)));
     let program = std::fs::read("/proc/self/exe").unwrap();
-    let build_id = Elf::parse(&program).unwrap().build_id();
-    assert_eq!(mapping.build_id, hexadecimal(build_id));
+    let program = object::File::parse(&*program).unwrap();
+    let build_id = program.build_id().unwrap().unwrap();
+    let digits: String = (build_id.iter())
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    assert_eq!(mapping.build_id, digits);
     assert_eq!(
         mapping.file,
         std::env::current_exe().unwrap().to_str().unwrap()
@@ -203,11 +207,7 @@ fn addresses_may_come_in_any_order_and_repeat() {
     asked.reverse();
     asked.extend([here, here, here + 7]);
     let symbols = resolve(&asked, Detail::Names);
-    let found: Vec<usize> = symbols
-        .locations()
-        .iter()
-        .map(|at| at.return_address)
-        .collect();
+    let found: Vec<usize> = locations(&symbols).map(|at| at.return_address).collect();
     assert_eq!(found, (here - 3..here + 50).collect::<Vec<usize>>());
     for &address in &asked {
         assert_eq!(symbols.location(address).unwrap().return_address, address);
@@ -239,9 +239,7 @@ fn functions_are_stored_once() {
     keys.dedup();
     assert!(stored > 10);
     assert_eq!(keys.len(), stored);
-    let used: std::collections::HashSet<u32> = symbols
-        .locations()
-        .iter()
+    let used: std::collections::HashSet<u32> = locations(&symbols)
         .flat_map(|location| symbols.lines(location).iter().map(|line| line.function))
         .collect();
     assert_eq!(used.len(), stored, "no function without a line");
@@ -264,8 +262,8 @@ fn addresses_outside_files_have_no_mapping_and_no_lines() {
     ];
     for detail in [Detail::Full, Detail::Names, Detail::Addresses] {
         let symbols = resolve(&odd, detail);
-        assert_eq!(symbols.locations().len(), odd.len());
-        for location in symbols.locations() {
+        assert_eq!(symbols.location_count(), odd.len());
+        for location in locations(&symbols) {
             assert_eq!(location.mapping, None, "{location:?}");
             assert!(symbols.lines(location).is_empty());
             assert_eq!(location.symbol_offset, None);
@@ -292,7 +290,7 @@ fn the_frame_that_stands_for_others_is_named_without_a_mapping() {
 #[test]
 fn an_empty_request_returns_only_the_mappings() {
     let symbols = resolve(&[], Detail::Full);
-    assert!(symbols.locations().is_empty() && symbols.functions.is_empty());
+    assert!(symbols.location_count() == 0 && symbols.functions.is_empty());
     assert!(symbols.mappings.iter().any(|mapping| mapping.start != 0));
     assert!(
         symbols
@@ -330,9 +328,4 @@ fn vdso_function() -> Option<usize> {
             .find(|&found| found != 0)
     };
     names.into_iter().find_map(find)
-}
-
-fn mapping_of(symbols: &Symbols, return_address: usize) -> &Mapping {
-    let mapping = symbols.location(return_address).unwrap().mapping;
-    &symbols.mappings[mapping.expect("is in a file") as usize]
 }

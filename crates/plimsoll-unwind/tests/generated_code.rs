@@ -1,12 +1,14 @@
 //! Walks through generated code: with frame records, without them, and with other values in the frame
 //! pointer. The machine code is for x86-64. On other processors, the tests are skipped.
 
-use super::super::{Context, walk};
-use super::*;
-use crate::modules::ModuleList;
-use crate::registers::Start;
-use crate::walk::{Frames, Walk};
-use crate::walk_cache::Trail;
+#![cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
+
+use plimsoll_sys::os::region::PAGE;
+use plimsoll_unwind::modules::ModuleList;
+use plimsoll_unwind::registers::{Registers, Start};
+use plimsoll_unwind::unwind_tables::{Context, walk};
+use plimsoll_unwind::walk::{End, Frames, Walk};
+use plimsoll_unwind::walk_cache::Trail;
 
 /// `push rbp; mov rbp, rsp; call rdi; pop rbp; ret`: calls a function without arguments.
 const WITH_RECORD: &[u8] = &[0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3];
@@ -36,10 +38,8 @@ const OUTER: &[u8] = &[
     0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0xff, 0xd0, 0x5d, 0xc3,
 ];
 
-/// Returns whether this processor executes the code. Epilogues are known of no other processor.
-fn is_processors_code() -> bool {
-    arch::LONGEST_EPILOGUE > 1
-}
+/// Whether this processor executes the code.
+const IS_PROCESSORS_CODE: bool = cfg!(target_arch = "x86_64");
 
 /// Maps code for good, and returns its address.
 fn generate(code: &[u8]) -> usize {
@@ -92,7 +92,7 @@ fn walk_below(code: usize, callee: usize, argument: usize) -> (Vec<usize>, Walk)
 
 #[test]
 fn walks_go_on_through_generated_code() {
-    if !is_processors_code() {
+    if !IS_PROCESSORS_CODE {
         return eprintln!("skipped: the machine code is for x86-64");
     }
     let here = walk_here as extern "C" fn() as usize;
@@ -112,7 +112,7 @@ fn walks_go_on_through_generated_code() {
 
 #[test]
 fn a_frame_pointer_that_points_elsewhere_ends_the_walk() {
-    if !is_processors_code() {
+    if !IS_PROCESSORS_CODE {
         return eprintln!("skipped: the machine code is for x86-64");
     }
     let here = walk_here as extern "C" fn() as usize;

@@ -1,10 +1,11 @@
 //! Looks up addresses of known code.
 
-mod damage;
+#![cfg_attr(not(feature = "debug-info"), allow(dead_code))]
+
 mod libraries;
 mod program;
 
-use super::{Detail, Location, Symbols, resolve};
+use plimsoll_symbolize::{Location, Mapping, Symbols};
 
 /// A line of a location, with the fields of its function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,4 +36,14 @@ fn calls_at(symbols: &Symbols, return_address: usize) -> Vec<Call<'_>> {
         symbols,
         symbols.location(return_address).expect("was requested"),
     )
+}
+
+/// Returns one location for each address, sorted by address.
+fn locations(symbols: &Symbols) -> impl Iterator<Item = &Location> {
+    (0..symbols.location_count()).map(|position| symbols.location_at(position))
+}
+
+fn mapping_of(symbols: &Symbols, return_address: usize) -> &Mapping {
+    let mapping = symbols.location(return_address).unwrap().mapping;
+    &symbols.mappings[mapping.expect("is in a file") as usize]
 }
