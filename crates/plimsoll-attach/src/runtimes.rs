@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use plimsoll_awaits::{Index, Memory, Missing, Runtimes, Sections};
 use plimsoll_command::failure::Failure;
 use plimsoll_command::files;
+use plimsoll_process::robust_list;
 
 use crate::arch;
 use crate::memory::ProcessMemory;
@@ -97,19 +98,7 @@ impl Memory for OtherMemory<'_> {
 
 /// Returns the thread pointer of a thread.
 fn thread_pointer(tid: i32, memory: &ProcessMemory) -> Option<u64> {
-    let (mut list, mut length) = (0_usize, 0_usize);
-    // SAFETY: the kernel writes an address and a length, to variables that are large enough.
-    let refused = unsafe {
-        libc::syscall(
-            libc::SYS_get_robust_list,
-            tid,
-            &raw mut list,
-            &raw mut length,
-        )
-    };
-    if refused != 0 || list == 0 {
-        return None;
-    }
+    let list = robust_list::address(tid)?;
     arch::thread_pointer(list as u64, |at| memory.word(at as usize))
 }
 

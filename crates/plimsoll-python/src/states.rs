@@ -10,9 +10,9 @@
 
 use plimsoll_interpreter::{Found, Functions, Names, OtherThreads};
 use plimsoll_process::deep_stacks::Limit;
+use plimsoll_process::robust_list;
 use plimsoll_sys::hash::HashMap;
 use plimsoll_sys::os::clock;
-use plimsoll_sys::os::syscall::call3;
 
 use crate::frames;
 use crate::memory::{CopiedPages, Copies, Memory, OwnProcess};
@@ -49,7 +49,7 @@ impl States<OwnProcess> {
         // SAFETY: the call has no arguments and no effects.
         let own = unsafe { libc::pthread_self() } as usize;
         Self {
-            distance: robust_list(0).map(|list| list.wrapping_sub(own)),
+            distance: robust_list::address(0).map(|list| list.wrapping_sub(own)),
             ..Self::with_copies(OwnProcess, REST)
         }
     }
@@ -70,7 +70,7 @@ impl<C: Copies> States<C> {
     /// Returns the address of the state of the thread with a number, if it has one. Lists the states at
     /// the first call, and again if the list lacks the thread. Discards all memory that was copied before.
     pub(crate) fn state(&mut self, python: &Python, thread: i32) -> Option<usize> {
-        let list = robust_list(thread)?;
+        let list = robust_list::address(thread)?;
         self.memory.begin();
         if let Some(state) = self.listed(python, list) {
             return Some(state);
@@ -162,22 +162,6 @@ fn add_states(
         interpreter = memory.field(interpreter, layout.next_interpreter)?;
     }
     Some(())
-}
-
-/// Returns the address of a thread's list of robust mutexes; `None` if the system does not report it.
-/// 0 is the calling thread.
-fn robust_list(thread: i32) -> Option<usize> {
-    let (mut list, mut length) = (0_usize, 0_usize);
-    // SAFETY: the kernel writes an address and a length, to words that are large enough.
-    let refused = unsafe {
-        call3(
-            libc::SYS_get_robust_list,
-            thread as usize,
-            (&raw mut list).addr(),
-            (&raw mut length).addr(),
-        )
-    };
-    (refused == 0 && list != 0).then_some(list)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod page_scan;
 pub mod realtime_signal;
 pub mod residency;
 mod resident_mappings;
+pub mod robust_list;
 pub mod smaps;
 pub mod task_file;
 pub mod wipe_on_fork;
