@@ -154,6 +154,11 @@ fn out_of_memory() {
 }
 
 #[test]
+fn pool_and_pod() {
+    check("pool-and-pod.md");
+}
+
+#[test]
 fn tenants() {
     check("tenants.md");
 }
@@ -187,5 +192,5 @@ fn every_guide_is_checked() {
         "servers.md",
     ];
     let commands = names.filter(|name| !elsewhere.contains(&&**name));
-    assert_eq!(commands.count(), 9, "each guide has a test above");
+    assert_eq!(commands.count(), 10, "each guide has a test above");
 }

@@ -18,6 +18,10 @@ pub enum Order {
     GrowthThresholds,
     /// The soft memory limit and its thresholds.
     MemoryLimit,
+    /// What is known of idle memory.
+    GiveBack,
+    /// The past of the limits of the system.
+    Limits,
     /// Labels of measurements.
     MeasuredLabels,
     /// The switch of everything that is recorded at a rate.
@@ -46,6 +50,8 @@ pub enum Order {
     Stacks,
     /// The table of CPU samples.
     CpuStacks,
+    /// Accounts of declared memory.
+    Declared,
     /// Readers of the heap's counts.
     Heap,
     /// Garbage collectors of the program.

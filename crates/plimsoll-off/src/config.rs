@@ -48,6 +48,7 @@ impl Config {
         cpu_rate(u32);
         history(usize);
         growth(Duration);
+        give_back(Duration);
         leak_age(Duration);
         long_poll(Duration);
         task_times(bool);

@@ -8,7 +8,7 @@ use crate::profile::{Profile, Snapshot};
 
 pub const DEFAULT_BYTES: usize = 4 << 20;
 pub const READINGS_NEEDED: u64 = 64;
-pub const SERIES: [&str; 18] = [
+pub const SERIES: [&str; 20] = [
     "heap_bytes",
     "heap_objects",
     "allocated_bytes",
@@ -27,6 +27,8 @@ pub const SERIES: [&str; 18] = [
     "gc_cycles",
     "gc_pause_seconds",
     "cpu_seconds",
+    "declared_bytes",
+    "returned_bytes",
 ];
 
 #[derive(Clone, Debug)]

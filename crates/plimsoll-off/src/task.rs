@@ -68,6 +68,11 @@ impl<F> Tracked<F> {
         self.1.get_or_insert_with(TaskAccount::new).clone()
     }
 
+    #[inline]
+    pub fn declared_by(self, _account: &crate::stats::Declared) -> Self {
+        self
+    }
+
     // An account also without the label, of which nothing is known here: callers that have set it rely on that.
     #[inline]
     pub fn account_by_label(&mut self, _key: &str) -> Option<TaskAccount> {

@@ -15,6 +15,7 @@
     reason = "the pages of this crate are for its maintainers, who read them with private items"
 )]
 
+pub mod control_group;
 pub mod deep_stacks;
 pub mod loader;
 mod os;

@@ -11,6 +11,7 @@ macro_rules! table {
 | `block_rate` | waiting time between samples of the block profile: `1ms`, `1ns` for all, `0` for none | `0` |
 | `cpu_rate` | samples of the CPU profile for each second of CPU time, all the time: `19`, at most `1000`, `0` for none | `0` |
 | `dump_on` | when to write the stacks of all threads to standard error: `sigquit`, `panic`, `sigquit+panic` or `off` | `off` |
+| `give_back` | time after which idle free memory is returned to the system: `30s`, or `off` | `off` |
 | `go_names` | whether `/metrics` also contains the names of Go's client (`go_memstats_alloc_bytes`) and `process_*`: `on` or `off` | `off` |
 | `growth` | time between two readings of allocation sites for the report of growth: `10s`, or `off` | `10s` |
 | `heap_rate` | mean bytes between samples of the heap profile: `512k`, `1` for all, `0` for none | `512k` |

@@ -1,5 +1,5 @@
 //! Statistics: memory, waits, processors and collectors, exact and read without stopping a thread; their comparison with
-//! the kernel's figures; the memory limit.
+//! the kernel's figures, and with the limits of control groups.
 //!
 //! Programs use [`plimsoll`](https://docs.rs/plimsoll), which re-exports what is stable. All other items may change in
 //! any version: the crates of Plimsoll require each other in exactly one version.
@@ -16,5 +16,4 @@
 
 pub mod gc;
 pub mod json;
-pub mod memory_limit;
 pub mod stats;

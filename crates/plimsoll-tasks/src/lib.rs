@@ -1,4 +1,4 @@
-//! Tracked tasks, and exact counts of what they allocate.
+//! Tracked tasks, exact counts of what they allocate, and memory that the program declares.
 //!
 //! Programs use these by [`plimsoll`](https://docs.rs/plimsoll), which re-exports what is stable. All other items may
 //! change in any version: the crates of Plimsoll require each other in exactly one version.
@@ -9,6 +9,7 @@
 )]
 
 pub mod account;
+pub mod declared;
 pub mod measured;
 pub mod recording;
 pub mod task;

@@ -89,6 +89,16 @@ impl<R> Measured<R> {
         }
     }
 
+    /// Returns the sums of sites.
+    pub(crate) fn of_sites(sites: Vec<AllocationSite>) -> Measured {
+        Measured {
+            allocations: sites.iter().map(|site| site.allocations).sum(),
+            allocated_bytes: sites.iter().map(|site| site.bytes).sum(),
+            sites,
+            ..<Measured>::default()
+        }
+    }
+
     /// Returns the counts of an account.
     pub(crate) fn of_account(totals: &Totals) -> Measured {
         Measured {

@@ -6,6 +6,7 @@
 
 pub mod child;
 pub mod client;
+pub mod control_group;
 pub mod examples;
 pub mod exposition;
 pub mod groups;

@@ -16,13 +16,13 @@ use crate::signal_request::Signal;
 use plimsoll_core::settings::{self, MemoryLimit};
 use plimsoll_core::stack::{self, Unwinder};
 use plimsoll_core::warning;
+use plimsoll_limits::{give_back, memory_limit};
 use plimsoll_profiles::export;
 use plimsoll_profiles::maintenance;
 use plimsoll_profiles::profile;
 use plimsoll_serve::history;
 #[cfg(feature = "http")]
 use plimsoll_serve::http;
-use plimsoll_stats::memory_limit;
 use plimsoll_sys::os::process_id;
 use plimsoll_threads::thread;
 
@@ -91,6 +91,7 @@ pub struct Config {
     unwinder: Option<Unwinder>,
     history: Option<usize>,
     growth: Option<Duration>,
+    give_back: Option<Duration>,
     is_off: bool,
 }
 
@@ -207,6 +208,15 @@ impl Config {
     /// none. The history must be on.
     pub fn growth(mut self, interval: Duration) -> Self {
         self.growth = Some(interval);
+        self
+    }
+
+    /// Sets the time after which idle free memory is returned to the system: what was free in the allocator during all of
+    /// it. Zero returns none, as without this setting. Memory that the program soon needs again is returned less often, down to
+    /// once in 64 of these times. The allocator needs a [backend](crate::stats::backend()). Measured:
+    /// `/plimsoll/memory/returned:bytes`.
+    pub fn give_back(mut self, after: Duration) -> Self {
+        self.give_back = Some(after);
         self
     }
 
@@ -451,6 +461,7 @@ impl Plimsoll {
                 warning::warn(format!("cannot enforce the memory limit: {error}"));
             }
         }
+        give_back::set(config.give_back.filter(|after| !after.is_zero()));
         // After the settings that its readings show.
         history::begin(
             config.history.unwrap_or(history::DEFAULT_BYTES),

@@ -7,6 +7,9 @@ pub use plimsoll_backend::backend::MiMalloc;
 pub use plimsoll_core::alloc::{Alloc, SamplingAlloc};
 pub use plimsoll_core::settings::{MemoryLimit, MemoryLimitError};
 pub use plimsoll_ledger::size_class;
+pub use plimsoll_limits::memory_limit::{
+    MemoryPressure, MemoryThreshold, on_memory_threshold, set_memory_limit,
+};
 pub use plimsoll_profiles::dhat;
 pub use plimsoll_profiles::measure::measure;
 pub use plimsoll_profiles::{
@@ -20,11 +23,9 @@ pub use plimsoll_profiles::{
 pub use plimsoll_serve::bridge;
 #[cfg(feature = "push")]
 pub use plimsoll_serve::push;
-pub use plimsoll_stats::memory_limit::{
-    MemoryPressure, MemoryThreshold, on_memory_threshold, set_memory_limit,
-};
 pub use plimsoll_stats::stats::{
     CpuStats, GcStats, HeapStats, Histogram, LockStats, MappingStats, MemStats, cpu_stats,
     free_os_memory, gc_stats, heap_stats, lock_stats, mapping_stats, mem_stats, reconcile,
 };
+pub use plimsoll_tasks::assert_declared;
 pub use plimsoll_waits::sync;

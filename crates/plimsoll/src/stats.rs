@@ -2,11 +2,12 @@
 
 pub use plimsoll_stats::stats::{
     Account, AccountStats, BY_SIZE_CLASSES, Backend, Basis, BySize, CgroupMemory, ClassCounts,
-    ClassSpace, CpuStats, Exactness, Figure, Fragmentation, GcStats, HeapStats, Histogram,
-    KernelMemory, LargeCounts, Live, LockStats, MappingStats, MemStats, PAUSES, Pages,
-    Reconciliation, Row, SizeClass, Unavailable, Usage, accounts, backend, cpu_stats,
-    fragmentation, free_os_memory, gc_stats, heap_stats, heap_stats_with_accounts, lock_stats,
-    mapping_stats, mem_stats, reconcile,
+    ClassSpace, ControlGroup, CpuStats, Declared, DeclaredStats, Exactness, Figure, Footprint,
+    Fragmentation, GcStats, HeapStats, Histogram, KernelMemory, LargeCounts, Live, LockStats,
+    MappingStats, MemStats, NearestLimit, PAUSES, Pages, Reconciliation, Row, SizeClass, Stalled,
+    Unavailable, Usage, accounts, assert_declared_within, backend, control_groups, cpu_stats,
+    declared, footprint, fragmentation, free_os_memory, gc_stats, heap_stats,
+    heap_stats_with_accounts, lock_stats, mapping_stats, mem_stats, nearest_limit, reconcile,
 };
 
 /// Allocators that report their pages, and the trait for others.

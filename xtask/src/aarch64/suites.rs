@@ -81,6 +81,7 @@ pub const SUITES: &[Suite] = &[
     lib("plimsoll-python"),
     lib("plimsoll-tasks"),
     lib("plimsoll-waits"),
+    lib("plimsoll-limits"),
     lib("plimsoll-stats"),
     Suite {
         // Reads the documentation's source.

@@ -72,7 +72,7 @@ fn models(steps: &Steps) -> Result<(), String> {
 /// Runs sanitizers on code that moves memory and counts: tables, encoder, ledger, allocator.
 fn sanitizers(steps: &Steps, extent: Extent) -> Result<(), String> {
     let target = target()?;
-    let packages = "-p plimsoll -p plimsoll-backend -p plimsoll-core -p plimsoll-ledger -p plimsoll-profiles \
+    let packages = "-p plimsoll -p plimsoll-backend -p plimsoll-core -p plimsoll-ledger -p plimsoll-limits -p plimsoll-profiles \
          -p plimsoll-serve -p plimsoll-stats -p plimsoll-tasks -p plimsoll-threads -p plimsoll-waits";
     let run = |variables: &[(&str, &str)], folder: &str, tests: &str| {
         let mut all = vec![("CARGO_PROFILE_DEV_OPT_LEVEL", "1")];
@@ -251,7 +251,7 @@ fn sets_of_features(root: &Path, steps: &Steps, extent: Extent) -> Result<(), St
         "--workspace --exclude plimsoll-preload --features plimsoll/double-check --test memory -- consistency::",
         "--workspace --exclude plimsoll-preload --features plimsoll/jemalloc,plimsoll/mimalloc,plimsoll/mmap,plimsoll/pthread \
          --lib --test memory --test waits -- mapped mappings reconcile threads_are_counted unexplained pthread::",
-        "-p plimsoll-backend -p plimsoll-core -p plimsoll-ledger -p plimsoll-profiles -p plimsoll-serve -p plimsoll-stats -p plimsoll-tasks -p plimsoll-threads -p plimsoll-waits -p plimsoll --no-default-features \
+        "-p plimsoll-backend -p plimsoll-core -p plimsoll-ledger -p plimsoll-limits -p plimsoll-profiles -p plimsoll-serve -p plimsoll-stats -p plimsoll-tasks -p plimsoll-threads -p plimsoll-waits -p plimsoll --no-default-features \
          --features plimsoll/lock_api,plimsoll/on,plimsoll/tokio --lib",
         "-p plimsoll --no-default-features --features lock_api,on,tokio --test threads_and_tasks --test waits -- \
          thread_spawn:: sync::waits",
@@ -317,6 +317,7 @@ fn costs(steps: &Steps, extent: Extent) -> Result<(), String> {
                 "tasks 1 10000",
                 "metrics 100",
                 "latency 100",
+                "limits 20",
                 "services 1 1",
             ],
         ),
@@ -369,7 +370,7 @@ fn page(steps: &Steps, extent: Extent) -> Result<(), String> {
     }
 }
 
-/// Tests the pages in the servers of web frameworks. These take minutes to compile, so the short form
+/// Tests the pages in the servers of web frameworks, and pools that declare their memory. These take minutes to compile, so the short form
 /// leaves them out; the gate checks that the guide has their code.
 fn servers(steps: &Steps) -> Result<(), String> {
     steps.step("servers of web frameworks");
@@ -380,7 +381,9 @@ fn servers(steps: &Steps) -> Result<(), String> {
             ""
         }
     };
-    apart(steps, &[], "examples/servers", features)
+    apart(steps, &[], "examples/servers", features)?;
+    steps.step("pools and caches of other crates");
+    apart(steps, &[], "examples/pools", "")
 }
 
 /// Tests the measurements for criterion, which takes half a minute to compile.
@@ -450,7 +453,7 @@ fn other_targets(steps: &Steps) -> Result<(), String> {
     steps.run("cargo xtask check-platforms")?;
     for tests in [
         "-p plimsoll-interpose --test pass_through",
-        "-p plimsoll -p plimsoll-backend -p plimsoll-core -p plimsoll-ledger -p plimsoll-profiles -p plimsoll-serve -p plimsoll-stats -p plimsoll-tasks -p plimsoll-threads -p plimsoll-waits --lib --test waits",
+        "-p plimsoll -p plimsoll-backend -p plimsoll-core -p plimsoll-ledger -p plimsoll-limits -p plimsoll-profiles -p plimsoll-serve -p plimsoll-stats -p plimsoll-tasks -p plimsoll-threads -p plimsoll-waits --lib --test waits",
     ] {
         steps.run(&format!(
             "cargo test --target x86_64-unknown-linux-musl --target-dir target/ci/musl {tests}"

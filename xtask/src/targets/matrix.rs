@@ -57,6 +57,7 @@ pub const CRATES: &[&str] = &[
     "plimsoll-waits",
     "plimsoll-stats",
     "plimsoll-profiles",
+    "plimsoll-limits",
     "plimsoll-serve",
     "plimsoll",
     "plimsoll-gc-arena",

@@ -31,7 +31,7 @@ pub(super) fn section() -> Section {
         attach(plimsoll_attach::readable_processes(), a_child_can_be_read()),
         address_space(),
         overcommit(&read("/proc/sys/vm/overcommit_memory")),
-        memory_limit(cgroup::memory().and_then(|memory| memory.limit)),
+        memory_limit(cgroup::limit()),
         huge_pages(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
         perf(&read("/proc/sys/kernel/perf_event_paranoid")),
         kernel_addresses(&read("/proc/sys/kernel/kptr_restrict")),

@@ -90,7 +90,8 @@ fn describes(name: &str, output: &Value) {
                 "note",
             ]
             .contains(&member.as_str());
-        let is_optional = name == "memory" && member == "cgroup";
+        let is_optional =
+            name == "memory" && ["cgroup", "nearest_limit"].contains(&member.as_str());
         assert!(
             is_optional || is_program || !validator.is_valid(&changed),
             "{name}: without {member}"

@@ -82,20 +82,7 @@ impl MemoryLimit {
     /// # Errors
     /// The first two of [`MemoryLimitError`].
     pub fn bytes(self) -> Result<Option<u64>, MemoryLimitError> {
-        let _own = internal_scope::scope();
-        let of_group = || cgroup::memory().and_then(|memory| memory.limit);
-        let bytes = match self {
-            Self::Off => return Ok(None),
-            Self::Bytes(bytes) => bytes,
-            Self::Cgroup => of_group().ok_or(MemoryLimitError::NoCgroupLimit)?,
-            Self::Percent(percent) => {
-                let both = [of_group(), of_machine()];
-                let there = both.into_iter().flatten().min();
-                let there = there.ok_or(MemoryLimitError::UnknownMemory)?;
-                share(there, percent)
-            }
-        };
-        Ok(Some(bytes.min(i64::MAX as u64)))
+        Ok(resolve(self)?.map(|limit| limit.bytes))
     }
 
     /// Parses a limit in the form of settings: `off`, `cgroup`, `80%`, `512m`.
@@ -107,6 +94,39 @@ impl MemoryLimit {
             plimsoll_settings::MemoryLimit::Cgroup => Self::Cgroup,
         })
     }
+}
+
+/// A limit in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResolvedLimit {
+    /// At most `i64::MAX`.
+    pub bytes: u64,
+    /// Whether it is the limit of a control group, or a part of that.
+    pub is_of_group: bool,
+}
+
+/// Returns what a setting stands for now; `None` for no limit.
+///
+/// # Errors
+/// The first two of [`MemoryLimitError`].
+pub fn resolve(limit: MemoryLimit) -> Result<Option<ResolvedLimit>, MemoryLimitError> {
+    let _own = internal_scope::scope();
+    let (bytes, is_of_group) = match limit {
+        MemoryLimit::Off => return Ok(None),
+        MemoryLimit::Bytes(bytes) => (bytes, false),
+        MemoryLimit::Cgroup => {
+            let limit = cgroup::limit().ok_or(MemoryLimitError::NoCgroupLimit)?;
+            (limit, true)
+        }
+        MemoryLimit::Percent(percent) => {
+            let (group, machine) = (cgroup::limit(), of_machine());
+            let least = [group, machine].into_iter().flatten().min();
+            let least = least.ok_or(MemoryLimitError::UnknownMemory)?;
+            (share(least, percent), group == Some(least))
+        }
+    };
+    let bytes = bytes.min(i64::MAX as u64);
+    Ok(Some(ResolvedLimit { bytes, is_of_group }))
 }
 
 /// Returns a percentage of a limit.

@@ -17,8 +17,7 @@ use crate::sampler;
 use crate::stack::{self, Unwinder};
 use plimsoll_ledger::ledger::Protocol;
 
-pub use memory_limit::share;
-pub use memory_limit::{MemoryLimit, MemoryLimitError};
+pub use memory_limit::{MemoryLimit, MemoryLimitError, ResolvedLimit, resolve, share};
 
 /// Whether this is the library that `plimsoll run` preloads, and not a part of the program.
 pub const IS_PRELOADED: bool = cfg!(feature = "preload");

@@ -1,6 +1,8 @@
 //! Statistics of a program in which nothing was counted.
 
 pub mod backend;
+mod declared;
+mod limits;
 mod memory;
 mod reconciliation;
 mod space;
@@ -8,6 +10,10 @@ mod space;
 use std::time::{Duration, SystemTime};
 
 pub use backend::{Backend, Exactness, Figure, Pages, SizeClass, Usage};
+pub use declared::{
+    Declared, DeclaredStats, Footprint, assert_declared_within, declared, footprint,
+};
+pub use limits::{ControlGroup, NearestLimit, Stalled, control_groups, nearest_limit};
 pub use memory::{
     Account, AccountStats, BY_SIZE_CLASSES, BySize, ClassCounts, HeapStats, LargeCounts, MemStats,
     PAUSES, accounts, heap_stats, heap_stats_with_accounts, mem_stats,

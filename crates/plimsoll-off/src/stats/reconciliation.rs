@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use super::declared::Footprint;
+use super::limits::{ControlGroup, NearestLimit};
 use crate::notice::NOT_COMPILED_IN;
 
 #[derive(Clone, Debug)]
@@ -11,6 +13,9 @@ pub struct Reconciliation {
     pub rows: Vec<Row>,
     pub kernel: Option<KernelMemory>,
     pub cgroup: Option<CgroupMemory>,
+    pub footprint: Footprint,
+    pub groups: Vec<ControlGroup>,
+    pub nearest_limit: Option<NearestLimit>,
     pub of_which: Vec<(&'static str, u64)>,
 }
 
@@ -61,7 +66,8 @@ impl Reconciliation {
     }
 
     pub fn json(&self) -> String {
-        "{\"version\":1,\"rows\":[],\"explained\":0,\"of_which\":[]}\n".to_owned()
+        "{\"version\":1,\"rows\":[],\"explained\":0,\"footprint\":{\"declared\":0,\"peak_declared\":0,\
+         \"allocated\":0,\"heap\":0,\"committed\":0,\"accounts\":[]},\"groups\":[],\"of_which\":[]}\n".to_owned()
     }
 }
 
@@ -77,6 +83,9 @@ pub fn reconcile() -> Reconciliation {
         rows: Vec::new(),
         kernel: None,
         cgroup: None,
+        footprint: Footprint::default(),
+        groups: Vec::new(),
+        nearest_limit: None,
         of_which: Vec::new(),
     }
 }

@@ -4,12 +4,17 @@
 use std::fmt::{self, Write};
 
 use plimsoll_stats::json::put_string;
-use plimsoll_stats::stats::{AccountStats, MemStats};
+use plimsoll_stats::stats::{AccountStats, DeclaredStats, MemStats};
 
 /// Returns the content of Go's `/debug/vars`.
-pub fn write(arguments: &[String], memory: &MemStats, accounts: &[AccountStats]) -> String {
+pub fn write(
+    arguments: &[String],
+    memory: &MemStats,
+    accounts: &[AccountStats],
+    declared: &[DeclaredStats],
+) -> String {
     let mut out = String::with_capacity(8 << 10);
-    put(&mut out, arguments, memory, accounts).expect("writing to a string cannot fail");
+    put(&mut out, arguments, memory, accounts, declared).expect("writing to a string cannot fail");
     out
 }
 
@@ -18,6 +23,7 @@ fn put(
     arguments: &[String],
     memory: &MemStats,
     accounts: &[AccountStats],
+    declared: &[DeclaredStats],
 ) -> fmt::Result {
     out.push_str("{\n\"cmdline\": ");
     put_list(out, arguments, |out, argument| put_string(out, argument))?;
@@ -90,6 +96,22 @@ fn put(
                 out,
                 ",\"Reserved\":{},\"Committed\":{},\"Excess\":{}}}",
                 account.reserved, account.committed, account.excess
+            )
+        })?;
+    }
+    if !declared.is_empty() {
+        out.push_str(",\n\"plimsoll_declared\": ");
+        put_list(out, declared, |out, account| {
+            out.push_str("{\"Path\":");
+            put_string(out, &account.path)?;
+            write!(
+                out,
+                ",\"Declared\":{},\"PeakDeclared\":{},\"Allocated\":{},\"PeakAllocated\":{},\"Excess\":{}}}",
+                account.declared,
+                account.peak_declared,
+                account.allocated,
+                account.peak_allocated,
+                account.excess
             )
         })?;
     }

@@ -9,9 +9,10 @@ use plimsoll_core::histogram::Counts;
 use plimsoll_core::internal_scope;
 use plimsoll_stats::gc::{self, Figures, Pauses};
 use plimsoll_stats::stats::heap_pages::HeapReading;
+use plimsoll_stats::stats::limits::Limits;
 use plimsoll_stats::stats::memory::of_reading;
 use plimsoll_stats::stats::outside_heap::OutsideHeap;
-use plimsoll_stats::stats::{CpuStats, HeapStats, MemStats, processors};
+use plimsoll_stats::stats::{self, CpuStats, Footprint, HeapStats, MemStats, processors};
 use plimsoll_tasks::task::{self, States};
 use plimsoll_threads::thread;
 use plimsoll_unwind::cache_counts::{self, CacheCounts};
@@ -34,6 +35,8 @@ pub struct Gathered {
     threads: OnceCell<(u64, u64)>,
     mem: OnceCell<MemStats>,
     resident: OnceCell<Resident>,
+    limits: OnceCell<Limits>,
+    footprint: OnceCell<Footprint>,
     /// Times of pauses for collections, cached because two metrics have them.
     pause_times: OnceCell<Counts>,
 }
@@ -141,6 +144,14 @@ impl Gathered {
                 anonymous: residency::anonymous().unwrap_or(0),
             }
         })
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        self.limits.get_or_init(Limits::read)
+    }
+
+    pub(super) fn footprint(&self) -> &Footprint {
+        self.footprint.get_or_init(stats::footprint)
     }
 
     pub(super) fn pause_times(&self) -> &Counts {

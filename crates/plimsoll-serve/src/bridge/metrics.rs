@@ -101,7 +101,7 @@ fn each(metric: &Metric, point: &Point, mut pass: impl FnMut(String, Vec<Label>,
     let family = &metric.name.family;
     let labels = point.labels.iter();
     let labels: Vec<Label> = labels
-        .map(|&(name, value)| Label::new(name, value))
+        .map(|(name, value)| Label::new(*name, value.clone().into_owned()))
         .collect();
     match &point.value {
         Reading::Number(number)

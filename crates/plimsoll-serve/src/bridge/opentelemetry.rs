@@ -152,7 +152,7 @@ impl View {
         for point in self.latest.points(self.metric, &self.seen) {
             let labels = point.labels.iter();
             let mut labels: Vec<KeyValue> = labels
-                .map(|&(name, value)| KeyValue::new(name, value))
+                .map(|(name, value)| KeyValue::new(*name, value.clone().into_owned()))
                 .collect();
             match (&point.value, self.part) {
                 (Reading::Number(number), _) => observer.observe((*number).into(), &labels),

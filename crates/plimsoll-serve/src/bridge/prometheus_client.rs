@@ -63,7 +63,10 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, metric: &Metric) -> fmt::Result {
             // A metric without labels has a single point.
             return encode_value(encoder, kind, &point.value);
         }
-        encode_value(encoder.encode_family(&point.labels)?, kind, &point.value)?;
+        let labels: Vec<(&str, &str)> = (point.labels.iter())
+            .map(|(name, value)| (*name, &**value))
+            .collect();
+        encode_value(encoder.encode_family(&labels)?, kind, &point.value)?;
     }
     Ok(())
 }

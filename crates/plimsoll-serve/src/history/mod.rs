@@ -56,6 +56,7 @@ use plimsoll_profiles::profile::moment::Moment;
 use plimsoll_profiles::profile::reading::{MAX_VALUES, Reading, SPACE, Sample, Stack, Tag};
 use plimsoll_profiles::profile::snapshot::{Snapshot, snapshot};
 use plimsoll_profiles::profile::{self, Profile};
+use plimsoll_stats::stats::limits;
 
 pub use growth::{
     DEFAULT_INTERVAL, Growth, GrowthThreshold, READINGS_NEEDED, SiteGrowth, Verdict, growth,
@@ -430,6 +431,7 @@ impl State {
     /// Reads the statistics, and the heap profile if that is due.
     fn read(&mut self) {
         let point = self.meter.read();
+        limits::observe();
         let recorder = &mut self.recorder;
         recorder.take_if(|_| !postmortem_file::history::is_in_use());
         if let Some(recorder) = recorder {

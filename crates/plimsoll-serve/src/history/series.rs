@@ -4,8 +4,9 @@ use plimsoll_process::residency;
 use plimsoll_sys::os::clock;
 
 use super::rings::Point;
+use plimsoll_limits::memory_limit;
 use plimsoll_profiles::metrics::{self, Sample, Value};
-use plimsoll_stats::memory_limit;
+use plimsoll_stats::stats;
 use plimsoll_stats::stats::reconciliation::own_resident;
 
 /// The names of all series.
@@ -16,14 +17,16 @@ use plimsoll_stats::stats::reconciliation::own_resident;
 /// | `heap_objects` | blocks in use |
 /// | `allocated_bytes`, `freed_bytes`, `allocated_objects`, `freed_objects` | sums since the process began |
 /// | `resident_bytes` | resident memory of the process; in a longer interval the highest value |
-/// | `limit_bytes` | the [memory limit](plimsoll_stats::memory_limit::set_memory_limit) |
+/// | `limit_bytes` | the [memory limit](plimsoll_limits::memory_limit::set_memory_limit) |
 /// | `plimsoll_bytes` | resident memory of Plimsoll itself, without its code and the stacks of its threads |
 /// | `threads` | threads of the program |
 /// | `tasks_running`, `tasks_runnable`, `tasks_waiting` | tracked tasks by state, absent at some readings if there are many tasks |
 /// | `lock_waits`, `lock_wait_seconds` | waits for locks since the process began, while they are recorded |
 /// | `gc_cycles`, `gc_pause_seconds` | collections since the process began |
 /// | `cpu_seconds` | CPU time of the process since it began |
-pub const SERIES: [&str; 18] = [
+/// | `declared_bytes` | bytes that the program declares in its [accounts](plimsoll_stats::stats::Declared), absent without one |
+/// | `returned_bytes` | memory that was returned to the system since the process began |
+pub const SERIES: [&str; 20] = [
     "heap_bytes",
     "heap_objects",
     "allocated_bytes",
@@ -42,6 +45,8 @@ pub const SERIES: [&str; 18] = [
     "gc_cycles",
     "gc_pause_seconds",
     "cpu_seconds",
+    "declared_bytes",
+    "returned_bytes",
 ];
 
 /// The index of `heap_bytes`.
@@ -73,6 +78,8 @@ const METRICS: [&[&str]; SERIES.len()] = [
     &["/gc/cycles/total:gc-cycles"],
     &["/plimsoll/gc/pauses:seconds"],
     &[],
+    &[],
+    &["/plimsoll/memory/returned:bytes"],
 ];
 
 const RESIDENT: usize = 6;
@@ -80,6 +87,7 @@ const LIMIT: usize = 7;
 const PLIMSOLL: usize = 8;
 const TASKS: std::ops::Range<usize> = 10..13;
 const CPU: usize = 17;
+const DECLARED: usize = 18;
 
 /// The states of tasks are read if the last reading of them took at most this part of the time since
 /// then.
@@ -135,6 +143,7 @@ impl Meter {
         values[RESIDENT] = resident.map_or(f64::NAN, |bytes| bytes as f64);
         values[PLIMSOLL] = own_resident().map_or(f64::NAN, |bytes| bytes as f64);
         values[LIMIT] = memory_limit::bytes().map_or(f64::NAN, |bytes| bytes as f64);
+        values[DECLARED] = stats::declared_bytes().map_or(f64::NAN, |bytes| bytes as f64);
         values[CPU] = clock::process_cpu() as f64 / 1e9;
         Point { at, values }
     }
@@ -162,7 +171,8 @@ mod tests {
     fn every_series_has_a_value() {
         let point = Meter::new().read();
         for (name, value) in SERIES.iter().zip(point.values) {
-            let is_optional = *name == "limit_bytes" || cfg!(not(target_os = "linux"));
+            let is_optional =
+                ["limit_bytes", "declared_bytes"].contains(name) || cfg!(not(target_os = "linux"));
             assert!(is_optional || value.is_finite(), "{name}");
         }
     }

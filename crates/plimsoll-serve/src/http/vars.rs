@@ -25,6 +25,11 @@ fn answer(_: &Request<'_>) -> Answer {
     let arguments: Vec<String> = std::env::args_os()
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
-    let text = vars::write(&arguments, &stats::mem_stats(), &stats::accounts());
+    let text = vars::write(
+        &arguments,
+        &stats::mem_stats(),
+        &stats::accounts(),
+        &stats::declared(),
+    );
     Answer::new(200, JSON, text.into_bytes())
 }

@@ -15,7 +15,7 @@ use super::Config;
 type Setter = fn(&mut Config, &str) -> Result<(), &'static str>;
 
 /// The settings, in the order of [`plimsoll_settings::all`].
-const SETTERS: [(&str, Setter); 23] = [
+const SETTERS: [(&str, Setter); 24] = [
     ("block_rate", |config, value| {
         config.block_rate = Some(duration(value)?);
         Ok(())
@@ -36,6 +36,13 @@ const SETTERS: [(&str, Setter); 23] = [
             }
         }
         (config.dump_on_sigquit, config.dump_on_panic) = (sigquit, panic);
+        Ok(())
+    }),
+    ("give_back", |config, value| {
+        config.give_back = Some(match value {
+            "off" => Duration::ZERO,
+            after => duration(after)?,
+        });
         Ok(())
     }),
     ("go_names", |config, value| {

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use plimsoll_core::settings::MemoryLimit;
 use plimsoll_core::warning;
+use plimsoll_limits::{give_back, memory_limit};
 use plimsoll_profiles::profile::switch;
 use plimsoll_serve::history;
-use plimsoll_stats::memory_limit;
 
 use super::Plimsoll;
 
 impl Plimsoll {
-    /// Ends everything that costs more than exact counts: samples, the history, and of this value the pages and the memory
-    /// limit. Samples stay, and [`Config::out`](crate::Config::out) still writes them. The history is dropped, also in a
+    /// Ends everything that costs more than exact counts: samples, the history, the return of idle memory, and of this value the pages and
+    /// the memory limit. Samples stay, and [`Config::out`](crate::Config::out) still writes them. The history is dropped, also in a
     /// post-mortem file.
     /// Rates that are set meanwhile hold from [`Plimsoll::switch_on`] on. Recordings for a time, such as
     /// [`profile::cpu::start`](crate::profile::cpu::start) and requests with `seconds=`, run to their end. Waits until the
@@ -34,9 +34,13 @@ impl Plimsoll {
             if self.limit.is_some_and(|limit| limit != MemoryLimit::Off) {
                 // Only a limit can be refused. The program may have set another one.
                 let before = memory_limit::set_memory_limit(MemoryLimit::Off).unwrap_or(None);
-                self.limit = before.map(MemoryLimit::Bytes);
+                let own = self
+                    .limit
+                    .filter(|limit| limit.bytes().is_ok_and(|own| own == before));
+                self.limit = own.or(before.map(MemoryLimit::Bytes));
             }
         }
+        give_back::set(None);
         history::begin(0, Duration::ZERO);
         switch::switch_off();
     }

@@ -10,6 +10,7 @@ plimsoll_testkit::process_per_module!();
 #[cfg(not(plimsoll_sanitized))]
 mod accounts;
 mod consistency;
+mod declared;
 #[cfg(not(plimsoll_sanitized))]
 mod dhat_elsewhere;
 #[cfg(not(plimsoll_sanitized))]

@@ -11,6 +11,8 @@ mod coexistence;
 #[cfg(not(plimsoll_sanitized))]
 mod everything_at_once;
 mod filters;
+mod give_back;
+mod limits;
 mod pass_through;
 mod process;
 mod settings;

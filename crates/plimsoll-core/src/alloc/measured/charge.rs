@@ -112,6 +112,12 @@ impl Totals {
         }
     }
 
+    /// Returns the bytes allocated less those freed, 0 if negative. Of an account that several tasks share, this includes polls
+    /// in progress.
+    pub fn held_bytes(&self) -> u64 {
+        self.bytes.now.load(Ordering::Relaxed).max(0).unsigned_abs()
+    }
+
     /// Returns the maximum of the bytes allocated less those freed, polls in progress included.
     pub fn max_bytes(&self) -> u64 {
         self.bytes.max.load(Ordering::Relaxed).unsigned_abs()

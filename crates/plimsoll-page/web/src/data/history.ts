@@ -19,7 +19,9 @@ export type Column =
   | "lock_wait_seconds"
   | "gc_cycles"
   | "gc_pause_seconds"
-  | "cpu_seconds";
+  | "cpu_seconds"
+  | "declared_bytes"
+  | "returned_bytes";
 
 /** A time, and the values of the series in their order. */
 export type Point = (number | null)[];

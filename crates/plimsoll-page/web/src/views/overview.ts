@@ -51,6 +51,7 @@ export class Overview implements View {
       { label: "other", colour: "--c3", isFilled: true },
       { label: "Plimsoll", colour: "--c2", isFilled: true },
       { label: "heap in use, as counted", colour: "--c1", isFilled: true },
+      { label: "declared by the program", colour: "--c4", isDashed: true },
     ],
     bytes,
     { isBytes: true },
@@ -128,7 +129,7 @@ export class Overview implements View {
 
     const heap = column("heap_bytes");
     this.showHeap(data(heap), column("limit_bytes").at(-1) ?? null);
-    this.showResident(data(), heap, column("plimsoll_bytes"), column("resident_bytes"));
+    this.showResident(data(), heap, column("plimsoll_bytes"), column("resident_bytes"), column("declared_bytes"));
     const allocations = rate("allocated_objects");
     this.rates.show(data(rate("allocated_bytes"), rate("freed_bytes")), note(newest(allocations), (value) => `${count(value)} allocations/s`));
     this.objects.show(data(column("heap_objects")));
@@ -186,13 +187,13 @@ export class Overview implements View {
     this.heap.show({ ...data, levels }, text);
   }
 
-  private showResident(data: ChartData, heap: (number | null)[], own: (number | null)[], resident: (number | null)[]): void {
+  private showResident(data: ChartData, heap: (number | null)[], own: (number | null)[], resident: (number | null)[], declared: (number | null)[]): void {
     const heapPart = heap.map((value, i) => least(value, resident[i]!));
     const ownPart = own.map((value, i) => least(value, resident[i] == null ? null : resident[i]! - (heapPart[i] ?? 0)));
     const lower = heapPart.map((value, i) => (value === null ? null : value + (ownPart[i] ?? 0)));
     const rest = resident.map((value, i) => (value === null ? null : value - (lower[i] ?? 0)));
-    const legend = [rest, ownPart, heapPart];
-    this.resident.show({ ...data, columns: [resident, lower, heapPart], legend }, note(newest(resident), (value) => `${bytes(value)} resident`));
+    const legend = [rest, ownPart, heapPart, declared];
+    this.resident.show({ ...data, columns: [resident, lower, heapPart, declared], legend }, note(newest(resident), (value) => `${bytes(value)} resident`));
   }
 
   private showMaxima(window: Window): void {

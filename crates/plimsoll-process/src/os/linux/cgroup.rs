@@ -1,32 +1,111 @@
-//! Memory use and memory limits of the process's control group, of version 1 or 2.
+//! Memory of the process's control group and of the groups that contain it, of version 1 or 2.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use plimsoll_sys::os::files;
 
-/// The memory of a control group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// Bytes in use by all processes of the group, including the files that they use. If this group
-    /// does not count memory, this is the figure of the nearest group above it that does.
-    pub current: Option<u64>,
-    /// The least limit of the group and all groups that contain it; `None` without a limit.
-    pub limit: Option<u64>,
-}
+use crate::control_group::{ControlGroup, Machine, Stalled};
 
 /// The least value that means no limit; version 1 states the largest number of whole pages.
 const NONE_FROM: u64 = 1 << 62;
 
-/// Returns the memory of the process's control group. Returns `None` if no group counts its memory,
-/// or if the files are unreadable. Reads several files.
-#[inline]
-pub fn memory() -> Option<Memory> {
-    let groups = files::read_to_string("/proc/self/cgroup").ok()?;
-    let mounts = files::read_to_string("/proc/self/mountinfo").ok()?;
-    memory_by(&groups, &mounts)
+/// The files of a group that counts memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    First,
+    Second,
 }
 
-fn memory_by(groups: &str, mounts: &str) -> Option<Memory> {
+/// Returns the process's control group and those that contain it, from the inside out, as far as the process sees them
+/// and they count memory. Empty if none does, or if the files are unreadable. Reads two files, and up to nine for each
+/// group.
+pub fn groups() -> Vec<ControlGroup> {
+    let groups = files::read_to_string("/proc/self/cgroup");
+    let mounts = files::read_to_string("/proc/self/mountinfo");
+    match (groups, mounts) {
+        (Ok(groups), Ok(mounts)) => groups_by(&groups, &mounts),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the least limit of the process's control group and of those that contain it, in bytes; `None` without a limit.
+pub fn limit() -> Option<u64> {
+    groups().iter().filter_map(|group| group.max).min()
+}
+
+/// Returns the memory of the machine; `None` if the system does not report it. Reads one file.
+pub fn machine() -> Option<Machine> {
+    machine_by(&files::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn machine_by(text: &str) -> Option<Machine> {
+    let bytes = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        let number = line.strip_prefix(':')?.trim().strip_suffix(" kB")?;
+        number.parse::<u64>().ok()?.checked_mul(1024)
+    };
+    Some(Machine {
+        total: bytes("MemTotal")?,
+        available: bytes("MemAvailable")?,
+        swap: bytes("SwapTotal")?,
+        swap_free: bytes("SwapFree")?,
+    })
+}
+
+/// The control group with the least limit, of the process's group and those that contain it.
+#[derive(Debug)]
+pub struct LimitingGroup {
+    directory: PathBuf,
+    version: Version,
+}
+
+impl LimitingGroup {
+    /// Finds the group. `None` if no visible group has a limit. Reads as many files as [`groups`].
+    pub fn find() -> Option<Self> {
+        let groups = files::read_to_string("/proc/self/cgroup").ok()?;
+        let mounts = files::read_to_string("/proc/self/mountinfo").ok()?;
+        Self::find_by(&groups, &mounts)
+    }
+
+    fn find_by(groups: &str, mounts: &str) -> Option<Self> {
+        let (directories, version) = directories_by(groups, mounts)?;
+        let groups = directories.read(version);
+        let limits = groups
+            .iter()
+            .filter_map(|group| Some((group.max?, &group.path)));
+        let (_, path) = limits.min()?;
+        let directory = directories.ancestor(Path::new(path))?;
+        Some(Self { directory, version })
+    }
+
+    /// Returns the bytes in use of all processes of the group that the kernel cannot take back; `None` if it ended. Reads
+    /// two files.
+    pub fn held(&self) -> Option<u64> {
+        let files = Files(&self.directory);
+        let stat = files.stat();
+        let (current, names): (_, &[&str]) = match self.version {
+            Version::First => ("memory.usage_in_bytes", &FIRST_RECLAIMABLE),
+            Version::Second => ("memory.current", &SECOND_RECLAIMABLE),
+        };
+        let reclaimable = stat.sum(names);
+        Some(files.number(current)?.saturating_sub(reclaimable))
+    }
+}
+
+/// The memory that the kernel can take back, in version 1.
+const FIRST_RECLAIMABLE: [&str; 2] = ["total_active_file", "total_inactive_file"];
+
+/// The memory that the kernel can take back, in version 2.
+const SECOND_RECLAIMABLE: [&str; 3] = ["active_file", "inactive_file", "slab_reclaimable"];
+
+fn groups_by(groups: &str, mounts: &str) -> Vec<ControlGroup> {
+    let found = directories_by(groups, mounts);
+    found.map_or_else(Vec::new, |(directories, version)| directories.read(version))
+}
+
+/// Returns the directories of the process's group and of those above it.
+fn directories_by(groups: &str, mounts: &str) -> Option<(GroupDirectories, Version)> {
     let group = |wanted: &dyn Fn(&str, &str) -> bool| {
         groups.lines().find_map(|line| {
             let (number, rest) = line.split_once(':')?;
@@ -37,18 +116,11 @@ fn memory_by(groups: &str, mounts: &str) -> Option<Memory> {
     let has_memory = |list: &str| list.split(',').any(|one| one == "memory");
     if let Some(path) = group(&|_, controllers| has_memory(controllers)) {
         let mounts = mounts_of(mounts, "cgroup").filter(|mount| has_memory(mount.options));
-        let place = GroupDirectories::find(mounts, path)?;
-        let files = ["memory.usage_in_bytes", "memory.limit_in_bytes"];
-        let mut memory = place.read(files)?;
-        // This limit includes groups above the mounted part, and considers whether they count.
-        if let Some(least) = place.least_limit() {
-            memory.limit = (least < NONE_FROM).then_some(least);
-        }
-        return Some(memory);
+        return Some((GroupDirectories::find(mounts, path)?, Version::First));
     }
     let path = group(&|number, _| number == "0")?;
-    let place = GroupDirectories::find(mounts_of(mounts, "cgroup2"), path)?;
-    place.read(["memory.current", "memory.max"])
+    let directories = GroupDirectories::find(mounts_of(mounts, "cgroup2"), path)?;
+    Some((directories, Version::Second))
 }
 
 /// The mount point of a hierarchy of groups, or of a part of one.
@@ -99,6 +171,8 @@ fn unescaped(word: &str) -> String {
 struct GroupDirectories {
     directory: PathBuf,
     top: PathBuf,
+    /// The path of the group in its hierarchy.
+    path: PathBuf,
 }
 
 impl GroupDirectories {
@@ -118,44 +192,186 @@ impl GroupDirectories {
                     return Some(Self {
                         directory: found,
                         top: directory,
+                        path: path.into(),
                     });
                 }
             }
-            unseen.get_or_insert(directory);
+            unseen.get_or_insert((directory, group));
         }
-        unseen.map(|top| Self {
+        unseen.map(|(top, path)| Self {
             directory: top.clone(),
             top,
+            path,
         })
     }
 
-    /// Reads the files of the group, and the limits of all visible groups above it.
-    fn read(&self, [current, limit]: [&str; 2]) -> Option<Memory> {
-        let mut memory = Memory::default();
+    /// Reads the group and all visible groups above it, without those that do not count memory.
+    fn read(&self, version: Version) -> Vec<ControlGroup> {
+        let mut groups = Vec::new();
         let mut directory = self.directory.clone();
+        let mut path = self.path.clone();
         loop {
-            let number = |file: &str| {
-                let text = files::read_to_string(directory.join(file)).ok()?;
-                text.trim().parse::<u64>().ok()
+            let mut group = match version {
+                Version::First => Files(&directory).first_version(),
+                Version::Second => Files(&directory).second_version(),
             };
-            memory.current = memory.current.or_else(|| number(current));
-            if let Some(found) = number(limit).filter(|&found| found < NONE_FROM) {
-                memory.limit = Some(memory.limit.map_or(found, |least| least.min(found)));
+            if let Some(group) = &mut group {
+                group.path = path.to_string_lossy().into_owned();
             }
+            groups.extend(group);
             if directory == self.top || !directory.pop() {
                 break;
             }
+            path.pop();
         }
-        memory.current.map(|_| memory)
+        if version == Version::First {
+            self.add_unseen_limits(&mut groups);
+        }
+        groups
     }
 
-    /// Returns the least limit of a group and those above it, as version 1 reports it.
-    fn least_limit(&self) -> Option<u64> {
-        let text = files::read_to_string(self.directory.join("memory.stat")).ok()?;
-        let mut lines = text.lines();
-        let limit = lines.find_map(|line| line.strip_prefix("hierarchical_memory_limit "))?;
-        limit.trim().parse().ok()
+    /// Returns the directory of the group at `path`, which is this one or above it.
+    fn ancestor(&self, path: &Path) -> Option<PathBuf> {
+        let mut groups = self.path.ancestors().zip(self.directory.ancestors());
+        let (_, directory) = groups.find(|(group, _)| *group == path)?;
+        Some(directory.to_owned())
     }
+
+    /// Corrects the limits by the one that version 1 reports for the group and all above it. It includes groups above
+    /// the mounted part, and considers whether they count.
+    fn add_unseen_limits(&self, groups: &mut [ControlGroup]) {
+        let Some(least) = Files(&self.directory)
+            .stat()
+            .get("hierarchical_memory_limit")
+        else {
+            return;
+        };
+        for group in &mut *groups {
+            group.max = group.max.filter(|&max| max >= least);
+        }
+        let is_seen = groups.iter().any(|group| group.max == Some(least));
+        if let Some(top) = groups.last_mut()
+            && !is_seen
+        {
+            top.max = (least < NONE_FROM).then_some(least);
+        }
+    }
+}
+
+/// The files in the directory of a group.
+struct Files<'d>(&'d Path);
+
+impl Files<'_> {
+    fn text(&self, file: &str) -> Option<String> {
+        files::read_to_string(self.0.join(file)).ok()
+    }
+
+    /// Returns a number; `None` for no limit, and if the file is missing.
+    fn number(&self, file: &str) -> Option<u64> {
+        let number = self.text(file)?.trim().parse::<u64>().ok()?;
+        (number < NONE_FROM).then_some(number)
+    }
+
+    fn stat(&self) -> Words {
+        Words(self.text("memory.stat").unwrap_or_default())
+    }
+
+    fn second_version(&self) -> Option<ControlGroup> {
+        let current = self.number("memory.current")?;
+        let stat = self.stat();
+        let sum = |names: &[&str]| stat.sum(names);
+        let events = Words(self.text("memory.events").unwrap_or_default());
+        let shared = sum(&["shmem"]);
+        // Kernels before 5.18 report the parts only.
+        let kernel = stat.get("kernel").unwrap_or_else(|| {
+            sum(&[
+                "kernel_stack",
+                "pagetables",
+                "percpu",
+                "vmalloc",
+                "slab_reclaimable",
+                "slab_unreclaimable",
+            ])
+        });
+        Some(ControlGroup {
+            path: String::new(),
+            current,
+            anonymous: sum(&["anon"]),
+            files: sum(&["file"]).saturating_sub(shared),
+            shared,
+            kernel,
+            sockets: sum(&["sock"]),
+            reclaimable: sum(&SECOND_RECLAIMABLE),
+            swapped: self.number("memory.swap.current"),
+            max: self.number("memory.max"),
+            high: self.number("memory.high"),
+            swap_max: self.number("memory.swap.max"),
+            kills: events.get("oom_kill"),
+            slowdowns: events.get("high"),
+            stalled: self.text("memory.pressure").and_then(|text| stalled(&text)),
+        })
+    }
+
+    fn first_version(&self) -> Option<ControlGroup> {
+        let current = self.number("memory.usage_in_bytes")?;
+        let stat = self.stat();
+        let all = |name: &str| stat.get(&format!("total_{name}")).unwrap_or(0);
+        let shared = all("shmem");
+        let max = self.number("memory.limit_in_bytes");
+        let with_swap = self.number("memory.memsw.limit_in_bytes");
+        let kernel = self.number("memory.kmem.usage_in_bytes").unwrap_or(0);
+        let control = Words(self.text("memory.oom_control").unwrap_or_default());
+        Some(ControlGroup {
+            path: String::new(),
+            current,
+            anonymous: all("rss"),
+            files: all("cache").saturating_sub(shared),
+            shared,
+            kernel,
+            sockets: 0,
+            reclaimable: stat.sum(&FIRST_RECLAIMABLE),
+            swapped: stat.get("total_swap"),
+            max,
+            high: None,
+            swap_max: with_swap.map(|both| both.saturating_sub(max.unwrap_or(both))),
+            kills: control.get("oom_kill"),
+            slowdowns: None,
+            stalled: None,
+        })
+    }
+}
+
+/// Lines of a name and a number.
+struct Words(String);
+
+impl Words {
+    fn get(&self, name: &str) -> Option<u64> {
+        let mut lines = self.0.lines();
+        lines.find_map(|line| {
+            let rest = line.strip_prefix(name)?.strip_prefix(' ')?;
+            rest.trim().parse().ok()
+        })
+    }
+
+    fn sum(&self, names: &[&str]) -> u64 {
+        let numbers = names.iter().filter_map(|name| self.get(name));
+        numbers.fold(0, u64::saturating_add)
+    }
+}
+
+/// Parses the lines `some avg10=0.00 avg60=0.00 avg300=0.00 total=0` and `full ...`.
+fn stalled(text: &str) -> Option<Stalled> {
+    let total = |kind: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(kind))?;
+        let total = line
+            .split(' ')
+            .find_map(|word| word.strip_prefix("total="))?;
+        total.parse().ok().map(Duration::from_micros)
+    };
+    Some(Stalled {
+        some: total("some ")?,
+        full: total("full ").unwrap_or_default(),
+    })
 }
 
 #[cfg(test)]
@@ -192,6 +408,13 @@ mod tests {
         }
     }
 
+    /// Returns the memory in use of the process's group, and the least limit.
+    fn memory_by(groups: &str, mounts: &str) -> Option<(u64, Option<u64>)> {
+        let groups = groups_by(groups, mounts);
+        let limit = groups.iter().filter_map(|group| group.max).min();
+        Some((groups.first()?.current, limit))
+    }
+
     const OTHERS: &str = "\
 24 1 0:1 / / rw - ext4 /dev/root rw
 33 31 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
@@ -211,16 +434,22 @@ mod tests {
             ],
         );
         let mounts = format!("{OTHERS}{}", root.mount("/", "", "cgroup2 none rw"));
-        let expected = Memory {
-            current: Some(1000),
-            limit: Some(5000),
-        };
-        assert_eq!(memory_by("0::/a/b\n", &mounts), Some(expected));
+        let expected = Some((1000, Some(5000)));
+        assert_eq!(memory_by("0::/a/b\n", &mounts), expected);
         // A group that does not count memory is part of the next one that does.
-        assert_eq!(memory_by("0::/a/b/c\n", &mounts), Some(expected));
+        assert_eq!(memory_by("0::/a/b/c\n", &mounts), expected);
         assert_eq!(memory_by("0::/x\n", &mounts), None, "no such group");
         assert_eq!(memory_by("", &mounts), None);
         assert_eq!(memory_by("0::/a/b\n", OTHERS), None, "not mounted");
+        let groups = groups_by("0::/a/b/c\n", &mounts);
+        let paths: Vec<&str> = groups.iter().map(|group| &*group.path).collect();
+        // The topmost group has a limit, and does not count.
+        assert_eq!(paths, ["/a/b", "/a"]);
+        let limiting = LimitingGroup::find_by("0::/a/b/c\n", &mounts).unwrap();
+        assert_eq!(
+            (limiting.held(), limiting.directory),
+            (Some(1500), root.0.join("a"))
+        );
     }
 
     #[test]
@@ -240,12 +469,14 @@ mod tests {
         ];
         let mounts = format!("{OTHERS}{}", mounts.concat());
         let groups = |path| format!("9:cpu,memory:{path}\n0::/\n");
-        let of = |current| Memory {
-            current: Some(current),
-            limit: Some(3000),
-        };
-        assert_eq!(memory_by(&groups("/a"), &mounts), Some(of(1000)));
-        assert_eq!(memory_by(&groups("/elsewhere"), &mounts), Some(of(2000)));
+        let of = |current| Some((current, Some(3000)));
+        assert_eq!(memory_by(&groups("/a"), &mounts), of(1000));
+        assert_eq!(memory_by(&groups("/elsewhere"), &mounts), of(2000));
+        let limiting = LimitingGroup::find_by(&groups("/a"), &mounts).unwrap();
+        assert_eq!(
+            (limiting.held(), limiting.directory),
+            (Some(2000), root.0.join("my memory"))
+        );
     }
 
     #[test]
@@ -273,12 +504,7 @@ mod tests {
         );
         let mounts = root.mount("/docker/a", "first", "cgroup cgroup rw,memory");
         let groups = |path| format!("9:memory:{path}\n");
-        let of = |current, limit| {
-            Some(Memory {
-                current: Some(current),
-                limit,
-            })
-        };
+        let of = |current, limit| Some((current, limit));
         assert_eq!(
             memory_by(&groups("/docker/a"), &mounts),
             of(2000, Some(800))
@@ -293,5 +519,154 @@ mod tests {
         let mounts = root.mount("/", "second", "cgroup2 cgroup rw,nsdelegate");
         assert_eq!(memory_by("0::/b\n", &mounts), of(10, Some(40)));
         assert_eq!(memory_by("0::/../b\n", &mounts), of(30, Some(40)));
+    }
+
+    #[test]
+    fn the_parts_of_the_second_version_are_read() {
+        let root = Directory::new(
+            "parts",
+            &[
+                ("a/memory.current", "1000\n"),
+                ("a/memory.max", "2000\n"),
+                ("a/memory.high", "1500\n"),
+                ("a/memory.swap.current", "30\n"),
+                ("a/memory.swap.max", "max\n"),
+                (
+                    "a/memory.stat",
+                    "anon 400\nfile 300\nkernel 90\nkernel_stack 5\nsock 20\nshmem 100\nfile_mapped 7\n\
+                     inactive_file 120\nactive_file 80\nslab_reclaimable 40\nslab_unreclaimable 10\n",
+                ),
+                (
+                    "a/memory.events",
+                    "low 0\nhigh 3\nmax 4\noom 2\noom_kill 1\n",
+                ),
+                (
+                    "a/memory.pressure",
+                    "some avg10=1.00 avg60=0.50 avg300=0.00 total=5000\n\
+                     full avg10=0.00 avg60=0.00 avg300=0.00 total=700\n",
+                ),
+            ],
+        );
+        let groups = groups_by("0::/a\n", &root.mount("/", "", "cgroup2 none rw"));
+        let expected = ControlGroup {
+            path: "/a".to_owned(),
+            current: 1000,
+            anonymous: 400,
+            files: 200,
+            shared: 100,
+            kernel: 90,
+            sockets: 20,
+            reclaimable: 240,
+            swapped: Some(30),
+            max: Some(2000),
+            high: Some(1500),
+            swap_max: None,
+            kills: Some(1),
+            slowdowns: Some(3),
+            stalled: Some(Stalled {
+                some: Duration::from_micros(5000),
+                full: Duration::from_micros(700),
+            }),
+        };
+        assert_eq!(groups, [expected]);
+        assert_eq!(groups[0].held(), 760);
+        let limiting = LimitingGroup::find_by("0::/a\n", &root.mount("/", "", "cgroup2 none rw"));
+        assert_eq!(limiting.unwrap().held(), Some(760));
+    }
+
+    #[test]
+    fn the_parts_of_the_first_version_are_read() {
+        let root = Directory::new(
+            "first-parts",
+            &[
+                ("a/memory.usage_in_bytes", "1000\n"),
+                ("a/memory.limit_in_bytes", "2000\n"),
+                ("a/memory.memsw.limit_in_bytes", "2500\n"),
+                ("a/memory.kmem.usage_in_bytes", "60\n"),
+                (
+                    "a/memory.stat",
+                    "cache 1\nrss 1\ntotal_cache 300\ntotal_rss 500\ntotal_shmem 100\ntotal_swap 9\n\
+                     total_inactive_file 150\ntotal_active_file 50\nhierarchical_memory_limit 2000\n",
+                ),
+                (
+                    "a/memory.oom_control",
+                    "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+                ),
+            ],
+        );
+        let mounts = root.mount("/", "", "cgroup cgroup rw,memory");
+        let groups = groups_by("4:memory:/a\n", &mounts);
+        let expected = ControlGroup {
+            path: "/a".to_owned(),
+            current: 1000,
+            anonymous: 500,
+            files: 200,
+            shared: 100,
+            kernel: 60,
+            reclaimable: 200,
+            swapped: Some(9),
+            max: Some(2000),
+            swap_max: Some(500),
+            kills: Some(2),
+            ..ControlGroup::default()
+        };
+        assert_eq!(groups, [expected]);
+    }
+
+    #[test]
+    fn damaged_files_are_passed_over() {
+        for stat in [
+            "",
+            "anon\n",
+            "anon x\nanonymous 5\n",
+            "\0\u{1}",
+            "anon 99999999999999999999\n",
+        ] {
+            let files = [
+                ("a/memory.current", "7\n"),
+                ("a/memory.stat", stat),
+                ("a/memory.max", "-1\n"),
+            ];
+            let root = Directory::new("damaged", &files);
+            let groups = groups_by("0::/a\n", &root.mount("/", "", "cgroup2 none rw"));
+            let expected = ControlGroup {
+                path: "/a".to_owned(),
+                current: 7,
+                ..ControlGroup::default()
+            };
+            assert_eq!(groups, [expected], "{stat:?}");
+        }
+    }
+
+    #[test]
+    fn the_limit_that_contains_the_process_is_found() {
+        // Whatever the machine has: the figures agree with each other.
+        for group in groups() {
+            assert!(group.held() <= group.current, "{group:?}");
+            assert!(group.path.starts_with('/'), "{group:?}");
+        }
+        let least = groups().iter().filter_map(|group| group.max).min();
+        assert_eq!(limit(), least);
+    }
+
+    #[test]
+    fn the_memory_of_the_machine_is_read() {
+        let text = "MemTotal:  100 kB\nMemFree: 1 kB\nMemAvailable: 60 kB\nSwapTotal: 9 kB\nSwapFree: 8 kB\n";
+        let expected = Machine {
+            total: 100 << 10,
+            available: 60 << 10,
+            swap: 9 << 10,
+            swap_free: 8 << 10,
+        };
+        assert_eq!(machine_by(text), Some(expected));
+        for (from, to) in [
+            ("60 kB", "60"),
+            ("60", "x"),
+            ("Total", "All"),
+            ("100", "99999999999999999999"),
+        ] {
+            assert_eq!(machine_by(&text.replace(from, to)), None, "{to}");
+        }
+        assert!(machine().is_some_and(|machine| machine.available <= machine.total));
     }
 }

@@ -1,16 +1,34 @@
 //! Control groups, which only Linux has.
 
-/// The memory of a control group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// Bytes in use by all processes of the group.
-    pub current: Option<u64>,
-    /// The least limit of the group and all groups that contain it; `None` without a limit.
-    pub limit: Option<u64>,
+use crate::control_group::{ControlGroup, Machine};
+
+/// Returns no group: there are none.
+pub fn groups() -> Vec<ControlGroup> {
+    Vec::new()
 }
 
 /// Returns `None`: there are no control groups.
-#[inline]
-pub fn memory() -> Option<Memory> {
+pub fn limit() -> Option<u64> {
     None
+}
+
+/// Returns `None`: the system does not report it.
+pub fn machine() -> Option<Machine> {
+    None
+}
+
+/// The control group with the least limit: there is none.
+#[derive(Debug)]
+pub enum LimitingGroup {}
+
+impl LimitingGroup {
+    /// Returns `None`.
+    pub fn find() -> Option<Self> {
+        None
+    }
+
+    /// Returns the bytes in use.
+    pub fn held(&self) -> Option<u64> {
+        match *self {}
+    }
 }

@@ -64,9 +64,11 @@ fn write(page: &mut Page, metric: &Metric) {
         unit: &metric.name.unit,
     });
     for point in &metric.points {
-        let labels = &point.labels;
+        let labels: Vec<(&str, &str)> = (point.labels.iter())
+            .map(|(name, value)| (*name, &**value))
+            .collect();
         match &point.value {
-            Reading::Number(number) => page.sample(&name, labels, *number),
+            Reading::Number(number) => page.sample(&name, &labels, *number),
             Reading::Buckets { buckets, sum } => {
                 let bucket = format!("{name}_bucket");
                 let mut last = String::new();
@@ -76,8 +78,8 @@ fn write(page: &mut Page, metric: &Metric) {
                     let labels: Vec<_> = labels.iter().copied().chain([("le", &*last)]).collect();
                     page.sample(&bucket, &labels, count);
                 }
-                page.sample(&format!("{name}_sum"), labels, *sum);
-                page.sample(&format!("{name}_count"), labels, buckets.count());
+                page.sample(&format!("{name}_sum"), &labels, *sum);
+                page.sample(&format!("{name}_count"), &labels, buckets.count());
             }
         }
     }
@@ -96,7 +98,7 @@ mod tests {
             family: "waits".into(),
             unit: String::new(),
         };
-        let labels = || vec![("kind", "mutex"), ("pool", "a\"b")];
+        let labels = || vec![("kind", "mutex".into()), ("pool", "a\"b".into())];
         let mut page = Page::new(Format::Text);
         let counter = Metric {
             name: name(),

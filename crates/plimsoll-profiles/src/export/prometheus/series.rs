@@ -8,7 +8,7 @@ use super::exposition::Number;
 use super::names::{self, Name};
 use crate::metrics::{self, Description, Gathered, Value};
 use plimsoll_stats::gc::{self, CollectorStats};
-use plimsoll_stats::stats::{self, AccountStats};
+use plimsoll_stats::stats::{self, AccountStats, DeclaredStats};
 
 /// A metric. Its points are empty while its value is unavailable.
 pub struct Metric {
@@ -47,7 +47,7 @@ impl Kind {
 }
 
 /// A label: its name and its value.
-pub(crate) type Label = (&'static str, &'static str);
+pub(crate) type Label = (&'static str, Cow<'static, str>);
 
 /// A value of a metric. The values of one metric differ in their labels.
 #[derive(Clone)]
@@ -82,7 +82,8 @@ const SUMS: &[(&str, &str)] = &[
 const ESTIMATED: &str = " The sum is estimated from finer buckets, to an eighth.";
 
 /// Returns all metrics at one moment, always the same ones in the same order. The metrics of the
-/// table come first, in its order, then those of each collector, then those of each account.
+/// table come first, in its order, then those of each collector, then those of each account, of memory outside of the
+/// allocator and of declared memory.
 pub fn all(gathered: &Gathered) -> Vec<Metric> {
     let table = metrics::all().enumerate();
     let of_table = table.map(|(at, description)| of_table(at, description, gathered));
@@ -90,14 +91,20 @@ pub fn all(gathered: &Gathered) -> Vec<Metric> {
         .chain(of_each(
             &gc::collectors(),
             "collector",
-            |stats| stats.name,
+            |stats| stats.name.into(),
             OF_COLLECTORS,
         ))
         .chain(of_each(
             &stats::accounts(),
             "account",
-            |stats| stats.name,
+            |stats| stats.name.into(),
             OF_ACCOUNTS,
+        ))
+        .chain(of_each(
+            &declared(),
+            "account",
+            |stats| stats.path.clone().into(),
+            OF_DECLARED,
         ))
         .collect()
 }
@@ -235,11 +242,49 @@ const OF_ACCOUNTS: &[OfEach<AccountStats>] = &[
     ),
 ];
 
+const OF_DECLARED: &[OfEach<DeclaredStats>] = &[
+    OfEach(
+        "/memory/declared:bytes",
+        Kind::WholeGauge,
+        "Bytes that the program declares in the account and those inside it. Exact.",
+        |stats| stats.declared.into(),
+    ),
+    OfEach(
+        "/memory/declared/peak:bytes",
+        Kind::WholeGauge,
+        "The maximum of the bytes that the program has declared in the account. Exact.",
+        |stats| stats.peak_declared.into(),
+    ),
+    OfEach(
+        "/memory/declared/allocated:bytes",
+        Kind::WholeGauge,
+        "Bytes in use by the work that is charged to the account or to one inside it. Exact.",
+        |stats| stats.allocated.into(),
+    ),
+    OfEach(
+        "/memory/declared/allocated-peak:bytes",
+        Kind::WholeGauge,
+        "The maximum of the bytes in use by the work that is charged to the account. Exact.",
+        |stats| stats.peak_allocated.into(),
+    ),
+];
+
+/// The maximum number of accounts with points, and the maximum number of their names: each has its own time series.
+const MAX_DECLARED: (usize, usize) = (256, 2);
+
+/// Returns the declared accounts with points, the outer ones.
+fn declared() -> Vec<DeclaredStats> {
+    let (accounts, names) = MAX_DECLARED;
+    let all = stats::declared().into_iter();
+    let outer = all.filter(|account| account.path.split('/').count() <= names);
+    outer.take(accounts).collect()
+}
+
 /// Returns the metrics of a table, with a point for each thing that has a name.
 fn of_each<T>(
     things: &[T],
     label: &'static str,
-    name_of: fn(&T) -> &'static str,
+    name_of: fn(&T) -> Cow<'static, str>,
     table: &'static [OfEach<T>],
 ) -> Vec<Metric> {
     let metric = |&OfEach(name, kind, help, value): &OfEach<T>| {

@@ -4,10 +4,84 @@ use super::super::growth;
 use super::{Metric, count, histogram, nanoseconds, rate, seconds, value};
 use crate::cpu;
 use plimsoll_core::{overhead, sampler};
+use plimsoll_stats::stats::free_os_memory;
 use plimsoll_tasks::task;
 use plimsoll_waits::contention::internal;
 
-pub(super) const METRICS: [Metric; 41] = [
+pub(super) const METRICS: [Metric; 59] = [
+    value(
+        "/plimsoll/cgroup/anonymous:bytes",
+        "Memory of the process's control group that is in no file and not shared. 0 if no group counts its memory.",
+        |gathered| gathered.limits().of_group(|group| group.anonymous),
+    ),
+    value(
+        "/plimsoll/cgroup/files:bytes",
+        "Cached pages of files of the control group, which the kernel takes back before it kills.",
+        |gathered| gathered.limits().of_group(|group| group.files),
+    ),
+    value(
+        "/plimsoll/cgroup/kernel:bytes",
+        "Memory of the kernel itself that counts for the control group.",
+        |gathered| gathered.limits().of_group(|group| group.kernel),
+    ),
+    count(
+        "/plimsoll/cgroup/kills:processes",
+        "Processes of the control group that the kernel has killed for lack of memory.",
+        |gathered| gathered.limits().of_group(|group| group.kills.unwrap_or(0)),
+    ),
+    value(
+        "/plimsoll/cgroup/limit:bytes",
+        "The lowest memory limit of the control group and of those that contain it; 0 without one.",
+        |gathered| gathered.limits().least(),
+    ),
+    value(
+        "/plimsoll/cgroup/reclaimable:bytes",
+        "Memory of the control group that the kernel takes back before it kills: cached files, and caches of the kernel.",
+        |gathered| gathered.limits().of_group(|group| group.reclaimable),
+    ),
+    value(
+        "/plimsoll/cgroup/shared:bytes",
+        "Memory of the control group that is in tmpfs or shared between processes.",
+        |gathered| gathered.limits().of_group(|group| group.shared),
+    ),
+    count(
+        "/plimsoll/cgroup/slowdowns:events",
+        "Number of times that the control group reached memory.high, where the kernel slows it down. 0 in version 1.",
+        |gathered| {
+            gathered
+                .limits()
+                .of_group(|group| group.slowdowns.unwrap_or(0))
+        },
+    ),
+    value(
+        "/plimsoll/cgroup/sockets:bytes",
+        "Buffers of sockets of the control group. 0 in version 1.",
+        |gathered| gathered.limits().of_group(|group| group.sockets),
+    ),
+    seconds(
+        "/plimsoll/cgroup/stalled-full:seconds",
+        "Time for which all processes of the control group waited for memory at once. 0 in version 1.",
+        |gathered| gathered.limits().stalled(|stalled| stalled.full),
+    ),
+    seconds(
+        "/plimsoll/cgroup/stalled-some:seconds",
+        "Time for which at least one process of the control group waited for memory. 0 in version 1.",
+        |gathered| gathered.limits().stalled(|stalled| stalled.some),
+    ),
+    value(
+        "/plimsoll/cgroup/swapped:bytes",
+        "Memory of the control group that is swapped out.",
+        |gathered| {
+            gathered
+                .limits()
+                .of_group(|group| group.swapped.unwrap_or(0))
+        },
+    ),
+    value(
+        "/plimsoll/cgroup/used:bytes",
+        "Memory of the control group: memory.current. Includes cached files, so that the limit may be reached without harm.",
+        |gathered| gathered.limits().of_group(|group| group.current),
+    ),
     histogram(
         "/plimsoll/cpu/handler:seconds",
         "Durations for which CPU samples interrupted the sampled threads.",
@@ -97,6 +171,40 @@ pub(super) const METRICS: [Metric; 41] = [
         |gathered| gathered.lost().without_stack,
     ),
     value(
+        "/plimsoll/memory/declared-peak:bytes",
+        "The maximum of the bytes that the program has declared in its accounts. Exact.",
+        |gathered| gathered.footprint().peak_declared,
+    ),
+    value(
+        "/plimsoll/memory/declared:bytes",
+        "Bytes that the program declares in its accounts. Exact; less than /memory/classes/heap/objects where memory \
+         is not declared.",
+        |gathered| gathered.footprint().declared,
+    ),
+    rate(
+        "/plimsoll/memory/nearest-limit/growth:bytes-per-second",
+        "Growth of the memory in use at the limit that is reached first, over the last 8 to 60 seconds; 0 if \
+         there is none, or if it is not steady.",
+        |gathered| {
+            let nearest = gathered.limits().nearest.as_ref();
+            nearest
+                .and_then(|nearest| nearest.bytes_per_second)
+                .unwrap_or(0.0)
+        },
+    ),
+    value(
+        "/plimsoll/memory/nearest-limit/left:bytes",
+        "Memory that is left up to the limit that is reached first: that of a control group, or of the machine. \
+         Without memory that the kernel takes back.",
+        |gathered| {
+            gathered
+                .limits()
+                .nearest
+                .as_ref()
+                .map_or(0, |nearest| nearest.left)
+        },
+    ),
+    value(
         "/plimsoll/memory/resident-anonymous:bytes",
         "Resident memory of the process that belongs to no file, as the kernel reports it: the figure \
          that a control group limits. Linux only, otherwise 0.",
@@ -106,6 +214,11 @@ pub(super) const METRICS: [Metric; 41] = [
         "/plimsoll/memory/resident:bytes",
         "Resident memory of the process, as the kernel reports it. Linux only, otherwise 0.",
         |gathered| gathered.resident().total,
+    ),
+    count(
+        "/plimsoll/memory/returned:bytes",
+        "Resident memory that free_os_memory, the memory limit and give_back have returned to the system.",
+        |_| free_os_memory::returned_bytes(),
     ),
     seconds(
         "/plimsoll/self/waited:seconds",

@@ -40,7 +40,7 @@ use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 
 use plimsoll_core::fork::Order;
 use plimsoll_core::{internal_scope, internal_thread, overhead, sampler};
-use plimsoll_stats::memory_limit;
+use plimsoll_limits::memory_limit;
 use plimsoll_stats::stats::heap_stats;
 use sites::{Judged, Sites};
 
@@ -81,7 +81,7 @@ pub struct Growth {
     pub sites: Vec<SiteGrowth>,
     /// The growth of all leaking sites.
     pub bytes_per_second: f64,
-    /// The time until the heap reaches the [memory limit](plimsoll_stats::memory_limit::set_memory_limit) if the leaking
+    /// The time until the heap reaches the [memory limit](plimsoll_limits::memory_limit::set_memory_limit) if the leaking
     /// sites grow further at this rate. `None` without leak or limit.
     pub time_to_limit: Option<Duration>,
 }

@@ -18,7 +18,6 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use classify::{Known, Owner, Sorted};
-use plimsoll_process::cgroup;
 use plimsoll_process::residency::{self, PageTables};
 use plimsoll_process::smaps::{self, Mapping, PrivateFiles, Rollup};
 use plimsoll_process::task_file::TaskDirectory;
@@ -29,8 +28,10 @@ use plimsoll_sys::os::region;
 
 use untouched::Untouched;
 
+use super::footprint::{self, Footprint};
+use super::limits::{self, ControlGroup, NearestLimit, control_groups};
 use super::outside_heap::OutsideHeap;
-use super::{AccountStats, HeapStats, heap_stats_with_accounts, space};
+use super::{AccountStats, HeapStats, space};
 use crate::gc;
 use plimsoll_backend::backend;
 use plimsoll_backend::backend::{Backend, Pages, Usage, backend};
@@ -61,6 +62,12 @@ pub struct Reconciliation {
     pub kernel: Option<KernelMemory>,
     /// The figures of the process's control group; `None` if it does not count memory.
     pub cgroup: Option<CgroupMemory>,
+    /// Declared, allocated and resident memory, of the instant of the blocks in use.
+    pub footprint: Footprint,
+    /// The parts of the memory of the control group and of those that contain it, from the inside out.
+    pub groups: Vec<ControlGroup>,
+    /// The limit that the process reaches first; `None` if the system reports none.
+    pub nearest_limit: Option<NearestLimit>,
     /// Noteworthy parts of the rows above: names, and bytes.
     pub of_which: Vec<(&'static str, u64)>,
 }
@@ -207,9 +214,10 @@ pub fn reconcile() -> Reconciliation {
     let of_kernel = smaps::mappings(PrivateFiles::Divided);
     let of_kernel = of_kernel.as_deref().unwrap_or_default();
     let rollup = smaps::rollup();
-    let (heap, accounts) = heap_stats_with_accounts();
+    let (footprint, heap, accounts) = footprint::read();
     let sorted = classify::sort(of_kernel, &known);
     let untouched = untouched::read(&known.stacks);
+    let groups = control_groups();
     let mut rows = Vec::new();
     heap_rows(
         &mut rows,
@@ -226,12 +234,13 @@ pub fn reconcile() -> Reconciliation {
     Reconciliation {
         rows,
         kernel: rollup.map(Into::into),
-        cgroup: cgroup::memory().and_then(|memory| {
-            Some(CgroupMemory {
-                current: memory.current?,
-                limit: memory.limit,
-            })
+        cgroup: groups.first().map(|group| CgroupMemory {
+            current: group.current,
+            limit: groups.iter().filter_map(|group| group.max).min(),
         }),
+        footprint,
+        nearest_limit: limits::nearest(&groups),
+        groups,
         of_which: free_pages(&pages)
             .into_iter()
             .chain([

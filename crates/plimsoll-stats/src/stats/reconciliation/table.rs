@@ -4,6 +4,8 @@ use std::fmt::{self, Display, Write};
 
 use super::{Basis, Reconciliation, Row};
 use crate::json::put_string;
+use crate::stats::footprint::Footprint;
+use crate::stats::limits::{ControlGroup, NearestLimit};
 
 impl Display for Reconciliation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,11 +46,31 @@ impl Display for Reconciliation {
             line("lazily freed", kernel.lazily_freed)?;
             line("swapped", kernel.swapped)?;
         }
-        if let Some(cgroup) = &self.cgroup {
-            line("control group", cgroup.current)?;
-            if let Some(limit) = cgroup.limit {
-                line("its limit", limit)?;
+        let Footprint {
+            accounts,
+            declared,
+            peak_declared,
+            ..
+        } = &self.footprint;
+        if !accounts.is_empty() {
+            line("declared by the program", *declared)?;
+            line("  at the peak", *peak_declared)?;
+        }
+        for group in &self.groups {
+            line("control group", group.current)?;
+            for (name, bytes) in parts(group) {
+                line(name, bytes)?;
             }
+            let limits = [("its limit", group.max), ("slowed down from", group.high)];
+            for (name, limit) in limits {
+                limit.map_or(Ok(()), |limit| line(name, limit))?;
+            }
+        }
+        if let Some(nearest) = &self.nearest_limit {
+            writeln!(f, "{nearest}")?;
+        }
+        for account in &self.footprint.accounts {
+            writeln!(f, "{account}")?;
         }
         for (name, bytes) in &self.of_which {
             writeln!(f, "of which {bytes} {name}")?;
@@ -93,6 +115,18 @@ impl Reconciliation {
             }
             out.push('}');
         }
+        put_footprint(out, &self.footprint)?;
+        out.push_str(",\"groups\":[");
+        for (place, group) in self.groups.iter().enumerate() {
+            if place > 0 {
+                out.push(',');
+            }
+            put_group(out, group)?;
+        }
+        out.push(']');
+        if let Some(nearest) = &self.nearest_limit {
+            put_nearest(out, nearest)?;
+        }
         out.push_str(",\"of_which\":[");
         for (place, (name, bytes)) in self.of_which.iter().enumerate() {
             if place > 0 {
@@ -105,6 +139,114 @@ impl Reconciliation {
         out.push_str("]}\n");
         Ok(())
     }
+}
+
+/// Returns the parts of a group's memory that are not 0, with their names in the table.
+fn parts(group: &ControlGroup) -> impl Iterator<Item = (&'static str, u64)> {
+    [
+        ("  anonymous", group.anonymous),
+        ("  cached files", group.files),
+        ("  tmpfs and shared", group.shared),
+        ("  kernel", group.kernel),
+        ("  sockets", group.sockets),
+        ("  can be taken back", group.reclaimable),
+        ("swapped out", group.swapped.unwrap_or(0)),
+    ]
+    .into_iter()
+    .filter(|&(_, bytes)| bytes > 0)
+}
+
+fn put_footprint(out: &mut String, footprint: &Footprint) -> fmt::Result {
+    out.push_str(",\"footprint\":{");
+    for (name, bytes) in [
+        ("declared", footprint.declared),
+        ("peak_declared", footprint.peak_declared),
+        ("allocated", footprint.allocated),
+        ("heap", footprint.heap),
+        ("committed", footprint.committed),
+    ] {
+        write!(out, "\"{name}\":{bytes},")?;
+    }
+    if let Some(resident) = footprint.resident {
+        write!(out, "\"resident\":{resident},")?;
+    }
+    out.push_str("\"accounts\":[");
+    for (place, account) in footprint.accounts.iter().enumerate() {
+        out.push_str(if place > 0 { ",{" } else { "{" });
+        out.push_str("\"path\":");
+        put_string(out, &account.path)?;
+        for (name, bytes) in [
+            ("declared", account.declared),
+            ("peak_declared", account.peak_declared),
+            ("allocated", account.allocated),
+            ("peak_allocated", account.peak_allocated),
+            ("excess", account.excess),
+        ] {
+            write!(out, ",\"{name}\":{bytes}")?;
+        }
+        out.push('}');
+    }
+    out.push_str("]}");
+    Ok(())
+}
+
+fn put_group(out: &mut String, group: &ControlGroup) -> fmt::Result {
+    out.push_str("{\"path\":");
+    put_string(out, &group.path)?;
+    let known = [
+        ("current", group.current),
+        ("anonymous", group.anonymous),
+        ("files", group.files),
+        ("shared", group.shared),
+        ("kernel", group.kernel),
+        ("sockets", group.sockets),
+        ("reclaimable", group.reclaimable),
+    ];
+    let optional = [
+        ("swapped", group.swapped),
+        ("max", group.max),
+        ("high", group.high),
+        ("swap_max", group.swap_max),
+        ("kills", group.kills),
+        ("slowdowns", group.slowdowns),
+    ];
+    let optional = optional
+        .into_iter()
+        .filter_map(|(name, number)| Some((name, number?)));
+    for (name, number) in known.into_iter().chain(optional) {
+        write!(out, ",\"{name}\":{number}")?;
+    }
+    if let Some(stalled) = group.stalled {
+        let (some, full) = (stalled.some.as_secs_f64(), stalled.full.as_secs_f64());
+        write!(
+            out,
+            ",\"stalled\":{{\"some_seconds\":{some},\"full_seconds\":{full}}}"
+        )?;
+    }
+    out.push('}');
+    Ok(())
+}
+
+fn put_nearest(out: &mut String, nearest: &NearestLimit) -> fmt::Result {
+    let NearestLimit {
+        limit, used, left, ..
+    } = nearest;
+    write!(
+        out,
+        ",\"nearest_limit\":{{\"limit\":{limit},\"used\":{used},\"left\":{left}"
+    )?;
+    if let Some(group) = &nearest.group {
+        out.push_str(",\"group\":");
+        put_string(out, group)?;
+    }
+    if let Some(growth) = nearest.bytes_per_second {
+        write!(out, ",\"bytes_per_second\":{growth:.0}")?;
+    }
+    if let Some(time) = nearest.time_left {
+        write!(out, ",\"seconds_left\":{:.1}", time.as_secs_f64())?;
+    }
+    out.push('}');
+    Ok(())
 }
 
 fn put_row(out: &mut String, row: &Row) -> fmt::Result {

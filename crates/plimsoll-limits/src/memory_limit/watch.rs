@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use plimsoll_process::cgroup::LimitingGroup;
 use plimsoll_process::residency;
 use plimsoll_process::thread_stack;
 use plimsoll_sys::os::bell::Bell;
@@ -12,11 +13,11 @@ use plimsoll_sys::os::fork::{ForkGuard, ForkLock};
 
 use super::MemoryPressure;
 use super::thresholds::{Callback, Threshold};
-use crate::gc;
-use crate::stats::{self, accounts, mem_stats};
 use plimsoll_core::fork::Order;
-use plimsoll_core::settings::share;
+use plimsoll_core::settings::{ResolvedLimit, share};
 use plimsoll_core::{internal_scope, internal_thread, overhead};
+use plimsoll_stats::gc;
+use plimsoll_stats::stats::{self, accounts, mem_stats};
 use plimsoll_threads::thread::stacks;
 
 /// The periods of the thread's checks. The first applies when little memory is left below the next
@@ -39,7 +40,7 @@ const MAX_PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(super) limit: Option<u64>,
+    pub(super) limit: Option<ResolvedLimit>,
     pub(super) thresholds: Vec<Threshold>,
     pub(super) next_number: u64,
     /// Wakes the thread; `None` without a thread.
@@ -109,25 +110,33 @@ struct Watcher {
     patience: Duration,
     /// The counted figure after memory was returned.
     counted: u64,
+    /// The control group whose memory is limited, if the limit is that of one.
+    group: Option<LimitingGroup>,
 }
 
 impl Watcher {
     /// Checks once. Returns the time to the next check; `None` without a limit.
     fn look(&mut self) -> Option<Duration> {
-        let (limit, lowest, known) = {
+        let (resolved, lowest, known) = {
             let state = lock();
             let percents = state.thresholds.iter().map(|threshold| threshold.percent);
             let lowest = percents.min().unwrap_or(PURGE).min(PURGE);
             (state.limit?, lowest, state.next_number)
         };
+        let limit = resolved.bytes;
+        if !resolved.is_of_group {
+            self.group = None;
+        } else if self.group.is_none() {
+            self.group = LimitingGroup::find();
+        }
         // Most of the time this suffices: the stacks of threads are never touched completely.
         let mut used = {
             let _time = overhead::measure();
-            Used::at_most()
+            Used::at_most(self.group.as_ref())
         };
         if used.larger() >= share(limit, lowest) {
             let _time = overhead::measure();
-            used = Used::now();
+            used = Used::now(self.group.as_ref());
         }
         let resting = self.is_resting();
         if self.is_to_purge(limit, used, resting) {
@@ -149,10 +158,10 @@ impl Watcher {
                 drop(callback);
             });
             called = true;
-            if lock().limit != Some(limit) {
+            if lock().limit != Some(resolved) {
                 break;
             }
-            used = Used::now();
+            used = Used::now(self.group.as_ref());
         }
         if called && is_only_held(limit, used) {
             used = self.purge(limit);
@@ -167,9 +176,9 @@ impl Watcher {
         stats::free_os_memory();
         let ended = Instant::now();
         self.purged = Some((ended, ended - begun));
-        let used = Used::now();
+        let used = Used::now(self.group.as_ref());
         self.counted = used.counted;
-        self.patience = if is_only_held(limit, used) {
+        self.patience = if is_only_held(limit, used) || used.is_of_others(limit) {
             (self.patience * 2).clamp(PERIODS[1], MAX_PATIENCE)
         } else {
             Duration::ZERO
@@ -197,7 +206,7 @@ impl Watcher {
         let freed = self.counted.saturating_sub(used.counted) >= limit / 20;
         !resting
             && (is_due
-                || (used.larger() >= share(limit, PURGE) && rested(PURGE_AGAIN))
+                || (used.larger() >= share(limit, PURGE) && rested(PURGE_AGAIN.max(self.patience)))
                 || (is_only_held(limit, used) && (freed || rested(self.patience))))
     }
 }
@@ -226,7 +235,7 @@ fn is_only_held(limit: u64, used: Used) -> bool {
 /// thresholds that existed when the check began.
 fn next(limit: u64, used: u64, known: u64) -> Option<(u32, Callback)> {
     let mut state = lock();
-    if state.limit != Some(limit) {
+    if state.limit.map(|resolved| resolved.bytes) != Some(limit) {
         return None;
     }
     let due = state.thresholds.iter_mut();
@@ -236,7 +245,7 @@ fn next(limit: u64, used: u64, known: u64) -> Option<(u32, Callback)> {
     Some((threshold.percent, Arc::clone(&threshold.callback)))
 }
 
-/// The memory in use under the limit, in bytes, by two measures.
+/// The memory in use under the limit, in bytes, by three measures.
 #[derive(Clone, Copy)]
 struct Used {
     /// Go's figure, plus the committed bytes of accounts: touched or not, resident or not.
@@ -244,6 +253,9 @@ struct Used {
     /// The memory that the kernel must provide: it includes memory that the allocator does not
     /// report, and memory that it never managed.
     resident: u64,
+    /// The memory of all processes of the control group whose limit it is, as far as the kernel cannot take it back; 0 for
+    /// a limit of the process.
+    group: u64,
 }
 
 impl Used {
@@ -252,21 +264,28 @@ impl Used {
     }
 
     fn larger(self) -> u64 {
-        self.counted.max(self.resident)
+        self.counted.max(self.resident).max(self.group)
+    }
+
+    /// Returns whether only memory outside of the process keeps the use near the limit.
+    fn is_of_others(self, limit: u64) -> bool {
+        let near = share(limit, PURGE);
+        self.group >= near && self.counted.max(self.resident) < near
     }
 
     /// Reads the figures with the whole of each stack.
-    fn at_most() -> Self {
+    fn at_most(group: Option<&LimitingGroup>) -> Self {
         let stats = mem_stats();
         let accounts: u64 = accounts().iter().map(|account| account.committed).sum();
         Self {
             counted: (stats.sys - stats.heap_released).saturating_add(accounts),
             resident: residency::anonymous().unwrap_or(0),
+            group: group.and_then(LimitingGroup::held).unwrap_or(0),
         }
     }
 
     /// Reads the figures with the touched part of each stack: the system never provided the rest.
-    fn now() -> Self {
+    fn now(group: Option<&LimitingGroup>) -> Self {
         let stacks = stacks::all().map(|stack| stack.range);
         let stacks = stacks.chain([thread_stack::main()]);
         let (mut all, mut touched) = (0, 0);
@@ -274,7 +293,7 @@ impl Used {
             all += stack.len() as u64;
             touched += residency::resident(&stack) as u64;
         }
-        let mut used = Self::at_most();
+        let mut used = Self::at_most(group);
         used.counted = used
             .counted
             .saturating_sub(all)
@@ -285,11 +304,12 @@ impl Used {
 
 /// Sets the limit, rearms all thresholds, and passes the limit to the collectors. Returns the
 /// previous limit.
-pub(super) fn set(limit: Option<u64>) -> Option<u64> {
-    gc::set_memory_limit(limit.unwrap_or(u64::MAX));
+pub(super) fn set(limit: Option<ResolvedLimit>) -> Option<u64> {
+    gc::set_memory_limit(limit.map_or(u64::MAX, |limit| limit.bytes));
     let mut state = lock();
     for threshold in &mut state.thresholds {
         threshold.above = false;
     }
-    std::mem::replace(&mut state.limit, limit)
+    let before = std::mem::replace(&mut state.limit, limit);
+    before.map(|limit| limit.bytes)
 }

@@ -11,35 +11,35 @@ mod watch;
 use std::sync::Arc;
 
 use plimsoll_core::internal_scope;
-use plimsoll_core::settings::{MemoryLimit, MemoryLimitError};
+use plimsoll_core::settings::{MemoryLimit, MemoryLimitError, resolve};
 use thresholds::Threshold;
 use watch::lock;
 
 /// Returns the limit in bytes; `None` for none.
 pub fn bytes() -> Option<u64> {
-    lock().limit
+    lock().limit.map(|limit| limit.bytes)
 }
 
 /// Sets the amount of memory that the program should stay below, and returns the previous limit, in
 /// bytes; `None` for no limit. Go's `debug.SetMemoryLimit`.
 ///
-/// The limit applies to the larger of two figures:
-/// * Go's: `sys - heap_released` of [`MemStats`](crate::stats::MemStats), with only the touched part of
-///   stacks, plus the committed bytes of [accounts](crate::stats::Account), touched or not;
+/// The limit applies to the largest of these figures:
+/// * Go's: `sys - heap_released` of [`MemStats`](plimsoll_stats::stats::MemStats), with only the touched part of
+///   stacks, plus the committed bytes of [accounts](plimsoll_stats::stats::Account), touched or not;
 /// * the resident memory of the process that is neither in a file nor shared (`RssAnon`). It
 ///   includes memory that an allocator holds beyond its blocks and does not report, such as the C
 ///   library's, and memory that the program maps directly. This figure makes the kernel kill the
 ///   process at a control group's limit. It includes pages that were returned by `MADV_FREE` until
-///   the kernel takes them.
-///
-/// Other processes of a control group are in neither figure.
+///   the kernel takes them;
+/// * if the limit is that of a control group, or a part of it: the memory of all processes of the group that the kernel
+///   cannot take back. It includes tmpfs, buffers of sockets and memory of the kernel, and no cached files.
 ///
 /// From 90 % of the limit on, Plimsoll returns memory that the allocator holds to the system
-/// ([`free_os_memory`](crate::stats::free_os_memory)), at most once a second. It also does so before any
+/// ([`free_os_memory`](plimsoll_stats::stats::free_os_memory)), at most once a second. It also does so before any
 /// callback of [`on_memory_threshold`], unless that was just done, and after callbacks that freed
 /// memory. This takes at most about a tenth of the time of one of Plimsoll's threads; while that
 /// thread rests, for a second at most, only the first figure is reported. Collectors receive the
-/// limit: it becomes [`gc::memory_limit`](crate::gc::memory_limit), which they may follow.
+/// limit: it becomes [`gc::memory_limit`](plimsoll_stats::gc::memory_limit), which they may follow.
 ///
 /// After this call, every threshold can be crossed again. In the child of a fork, the limit is not
 /// watched until it is set there.
@@ -47,13 +47,13 @@ pub fn bytes() -> Option<u64> {
 /// # Errors
 /// See [`MemoryLimitError`]: the limit is unchanged.
 pub fn set_memory_limit(limit: MemoryLimit) -> Result<Option<u64>, MemoryLimitError> {
-    let bytes = limit.bytes()?;
-    if bytes.is_none() {
+    let limit = resolve(limit)?;
+    if limit.is_none() {
         return Ok(watch::set(None));
     }
     // Start the thread first, since that can fail.
     watch::wake().map_err(MemoryLimitError::NoThread)?;
-    let before = watch::set(bytes);
+    let before = watch::set(limit);
     watch::wake().map_err(MemoryLimitError::NoThread)?;
     Ok(before)
 }
@@ -73,7 +73,7 @@ pub fn set_memory_limit(limit: MemoryLimit) -> Result<Option<u64>, MemoryLimitEr
 pub struct MemoryPressure {
     /// The limit, in bytes.
     pub limit: u64,
-    /// The bytes in use, after memory was returned to the system: the larger of the two figures in
+    /// The bytes in use, after memory was returned to the system: the largest of the figures in
     /// [`set_memory_limit`].
     pub used: u64,
     /// The threshold that was crossed, in hundredths of the limit.

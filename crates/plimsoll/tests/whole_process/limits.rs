@@ -1,0 +1,228 @@
+//! The limits of a control group: which memory counts, and whose.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use plimsoll::stats::{ControlGroup, NearestLimit, control_groups, nearest_limit};
+use plimsoll::{MemoryLimit, on_memory_threshold, set_memory_limit};
+use plimsoll_testkit::child;
+use plimsoll_testkit::control_group::Group;
+
+const MIB: u64 = 1 << 20;
+
+/// The limit of each group.
+const LIMIT: u64 = 256 * MIB;
+
+/// The memory by which each program grows.
+const GROWTH: u64 = 64 * MIB;
+
+/// The variable that names the kind of memory by which the child grows.
+const KIND: &str = "PLIMSOLL_TEST_KIND";
+
+/// Starts this test again in a group, and returns its error output.
+fn run_in(group: &Group, test: &str, prepare: impl FnOnce(&mut Command)) -> String {
+    let mut command = child::command(test, "history=off");
+    group.contain(&mut command);
+    prepare(&mut command);
+    let output = command.output().expect("the test can be run");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{}\n{errors}", output.status);
+    errors
+}
+
+fn group() -> Option<Group> {
+    match Group::new(LIMIT) {
+        Ok(group) => Some(group),
+        Err(why) => {
+            plimsoll_testkit::skip!("cannot create a control group: {why}");
+            None
+        }
+    }
+}
+
+/// Memory that a program holds.
+#[allow(dead_code, reason = "held until the end")]
+enum Held {
+    Blocks(Vec<u8>),
+    Mapping,
+    File(File),
+    Threads(mpsc::Sender<()>),
+}
+
+/// Grows by [`GROWTH`] bytes of a kind of memory.
+fn grow(kind: &str) -> Held {
+    let bytes = GROWTH as usize;
+    match kind {
+        "blocks" => Held::Blocks(vec![1; bytes]),
+        "mapping" | "shared mapping" => {
+            let flags = match kind {
+                "mapping" => libc::MAP_PRIVATE,
+                _ => libc::MAP_SHARED,
+            };
+            // SAFETY: a new mapping, all of which may be written.
+            unsafe {
+                let access = libc::PROT_READ | libc::PROT_WRITE;
+                let start = libc::mmap(
+                    std::ptr::null_mut(),
+                    bytes,
+                    access,
+                    flags | libc::MAP_ANONYMOUS,
+                    -1,
+                    0,
+                );
+                assert_ne!(start, libc::MAP_FAILED);
+                start.cast::<u8>().write_bytes(1, bytes);
+            }
+            Held::Mapping
+        }
+        "memory file" => {
+            // SAFETY: the name is a C string, and the descriptor is a new one.
+            let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"held".as_ptr(), 0)) };
+            let mut file = File::from(file);
+            write(&mut file);
+            Held::File(file)
+        }
+        "stacks" => {
+            let (held, ends) = mpsc::channel();
+            let ends = std::sync::Arc::new(std::sync::Mutex::new(ends));
+            let (grown, all) = mpsc::channel();
+            for _ in 0..16 {
+                let (ends, grown) = (std::sync::Arc::clone(&ends), grown.clone());
+                let thread = std::thread::Builder::new().stack_size(8 << 20);
+                let run = move || {
+                    touch_stack();
+                    grown.send(()).unwrap();
+                    drop(grown);
+                    let _ = ends.lock().unwrap().recv();
+                };
+                thread.spawn(run).expect("a thread");
+            }
+            drop(grown);
+            assert_eq!(all.iter().count(), 16);
+            Held::Threads(held)
+        }
+        "cached file" => {
+            let path = format!(
+                "{}/plimsoll-limits-{}",
+                env!("CARGO_TARGET_TMPDIR"),
+                std::process::id()
+            );
+            let mut file = File::create_new(&path).expect("a file");
+            std::fs::remove_file(&path).expect("its own file");
+            write(&mut file);
+            file.sync_all().expect("the file can be written");
+            Held::File(file)
+        }
+        other => panic!("{other}"),
+    }
+}
+
+fn write(file: &mut File) {
+    let part = vec![1; MIB as usize];
+    for _ in 0..GROWTH / MIB {
+        file.write_all(&part).expect("there is room");
+    }
+}
+
+/// The part of the growth that each thread has on its stack.
+const ON_STACK: usize = (GROWTH / 16) as usize;
+
+#[inline(never)]
+fn touch_stack() {
+    let mut space = MaybeUninit::<[u8; ON_STACK]>::uninit();
+    // SAFETY: all of it may be written.
+    unsafe { space.as_mut_ptr().cast::<u8>().write_bytes(1, ON_STACK) };
+    std::hint::black_box(&space);
+}
+
+fn limit_of(group: &str) -> NearestLimit {
+    let nearest = nearest_limit().expect("the machine has memory");
+    assert_eq!(
+        nearest
+            .group
+            .as_deref()
+            .and_then(|path| path.rsplit('/').next()),
+        Some(group)
+    );
+    nearest
+}
+
+#[test]
+fn a_limit_is_of_memory_that_the_kernel_cannot_take_back() {
+    if child::is_child() {
+        let kind = std::env::var(KIND).expect("the parent's");
+        let (kind, group) = kind.split_once('/').expect("the parent's");
+        // All that the first reading needs is there.
+        drop((limit_of(group), control_groups()));
+        let (before, group_before) = (limit_of(group), control_groups().swap_remove(0));
+        let held = grow(kind);
+        let (after, group_after) = (limit_of(group), control_groups().swap_remove(0));
+        eprintln!("{before:?}\n{after:?}\n{group_before:?}\n{group_after:?}");
+        assert_eq!(group_after.max, Some(LIMIT));
+        // The kernel charges a processor's share in advance, and counts each processor's for some time apart.
+        let slack = 8 * MIB;
+        let (is_held, grown) = (kind != "cached file", after.used.abs_diff(before.used));
+        let expected = if is_held { GROWTH } else { 0 };
+        assert!(grown.abs_diff(expected) < slack, "{kind}: {grown}");
+        assert_eq!(before.limit, after.limit);
+        assert_eq!(after.left, after.limit - after.used);
+        let part: fn(&ControlGroup) -> u64 = match kind {
+            "blocks" | "mapping" | "stacks" => |group| group.anonymous,
+            "shared mapping" | "memory file" => |group| group.shared,
+            _ => |group| group.files,
+        };
+        let part = part(&group_after).saturating_sub(part(&group_before));
+        assert!(part.abs_diff(GROWTH) < slack, "{kind}: {part}");
+        drop(held);
+        return;
+    }
+    let kinds = [
+        "blocks",
+        "mapping",
+        "shared mapping",
+        "memory file",
+        "stacks",
+        "cached file",
+    ];
+    for kind in kinds {
+        let Some(group) = group() else { return };
+        let test = "a_limit_is_of_memory_that_the_kernel_cannot_take_back";
+        run_in(&group, test, |command| {
+            command.env(KIND, format!("{kind}/{}", group.name()));
+        });
+    }
+}
+
+#[test]
+fn a_limit_of_a_group_is_reached_by_other_processes_too() {
+    if child::is_child() {
+        set_memory_limit(MemoryLimit::Cgroup).expect("the group has a limit");
+        let (reached, wait) = mpsc::channel();
+        let _threshold = on_memory_threshold(50, move |pressure| {
+            reached.send(*pressure).expect("the test waits");
+        });
+        // The other process has the group of its parent. `tail` keeps all that it reads until the input ends.
+        let script = "{ head -c 160000000 /dev/zero; cat; } | tail -c 170000000 > /dev/null";
+        let mut other = (Command::new("sh").args(["-c", script]))
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("sh");
+        let pressure = wait.recv_timeout(Duration::from_secs(120));
+        let pressure = pressure.expect("the threshold is reached");
+        assert_eq!(pressure.limit, LIMIT);
+        assert!(pressure.used > LIMIT / 2, "{pressure:?}");
+        let own = plimsoll::stats::mem_stats().sys;
+        assert!(own < LIMIT / 4, "{own}");
+        drop(other.stdin.take());
+        assert!(other.wait().expect("a child").success());
+        return;
+    }
+    let Some(group) = group() else { return };
+    let test = "a_limit_of_a_group_is_reached_by_other_processes_too";
+    run_in(&group, test, |_| {});
+}
