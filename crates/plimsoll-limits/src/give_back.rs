@@ -14,7 +14,7 @@ use plimsoll_core::stats::heap_stats;
 use plimsoll_core::{internal_scope, overhead};
 use plimsoll_process::residency;
 use plimsoll_profiles::maintenance;
-use plimsoll_stats::stats::free_os_memory::return_free_memory;
+use plimsoll_stats::stats::return_free_memory;
 use plimsoll_sys::os::clock;
 use plimsoll_sys::os::fork::ForkLock;
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
@@ -45,12 +45,13 @@ const LEAST_PART: u64 = 16;
 /// The maximum number of intervals between two attempts.
 const MAX_INTERVALS: u64 = 64;
 
-/// Sets the time after which idle memory is returned to the system, and returns the former one; `None` for never, which is the
-/// default. The maintenance thread must run.
+/// Sets the time after which idle memory is returned to the system, at least 160 ms, and returns the former one; `None` for
+/// never, which is the default. The maintenance thread must run.
 pub fn set(after: Option<Duration>) -> Option<Duration> {
     let _own = internal_scope::scope();
     let interval = after.map_or(0, |after| {
-        after.as_nanos().try_into().unwrap_or(u64::MAX).max(1)
+        let interval = after.as_nanos().try_into().unwrap_or(u64::MAX);
+        interval.max(READINGS * SHORTEST)
     });
     let mut state = STATE.lock();
     let before = INTERVAL.swap(interval, Ordering::Relaxed);
@@ -95,10 +96,15 @@ fn read_if_due() {
     let Some(reading) = Reading::now() else {
         return;
     };
-    let mut state = STATE.lock();
-    if state.observe(now, interval, reading) {
+    let is_due = {
+        let mut state = STATE.lock();
+        // It may have been set to another one meanwhile.
+        INTERVAL.load(Ordering::Relaxed) == interval && state.observe(now, interval, reading)
+    };
+    if is_due {
+        // Without the lock: this takes long, and the allocator may be the program's.
         let returned = return_free_memory();
-        state.judge(returned);
+        STATE.lock().judge(returned);
     }
 }
 

@@ -37,7 +37,8 @@ pub struct ControlGroup {
     pub high: Option<u64>,
     /// The limit of the swapped memory; `None` without a limit.
     pub swap_max: Option<u64>,
-    /// The number of processes that were killed at the limit.
+    /// The number of processes that the kernel killed for lack of memory, by whatever limit. In version 1 without those of groups
+    /// inside this one.
     pub kills: Option<u64>,
     /// The number of times that the use reached `high`. `None` in version 1.
     pub slowdowns: Option<u64>,

@@ -1,8 +1,10 @@
 //! Memory that the program declares: the figures of its own pools, operators and caches, beside what their code allocates.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::ptr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use plimsoll_sys::os::fork::ForkLock;
 use plimsoll_sys::primitives::{AtomicBool, AtomicU64, Ordering};
@@ -61,8 +63,7 @@ struct Node {
     held: AtomicU64,
     peak: AtomicU64,
     excess: AtomicU64,
-    threshold: Mutex<Option<Arc<Threshold>>>,
-    has_threshold: AtomicBool,
+    threshold: OnceLock<Threshold>,
     /// The sites of what was charged, if they are wanted.
     sites: Option<Mutex<Vec<AllocationSite>>>,
 }
@@ -103,23 +104,28 @@ const MAX_SITES: usize = 256;
 impl Declared {
     /// Creates an account that lies in no other.
     pub fn new(name: &str) -> Self {
-        Self::create(name.to_owned(), None, false)
+        Self::create(name, None, false)
     }
 
     /// Creates an account that lies in no other, and records the stack of each allocation that is charged to it or to its
-    /// children, which takes some microseconds. For tests: [`assert_declared!`](crate::assert_declared) then names the sites.
+    /// children by [`charge`](Self::charge), which takes some microseconds. For tests, and not across forks:
+    /// [`assert_declared!`](crate::assert_declared) then names the sites.
     pub fn with_sites(name: &str) -> Self {
-        Self::create(name.to_owned(), None, true)
+        Self::create(name, None, true)
     }
 
-    /// Creates an account inside this one. Its path is that of this one, `/` and the name.
+    /// Creates an account inside this one. Its path is that of this one, `/` and the name. Several accounts may have one path;
+    /// `/metrics` shows the sum of their figures.
     pub fn child(&self, name: &str) -> Self {
-        let path = format!("{}/{name}", self.0.path);
-        Self::create(path, Some(self.clone()), self.0.sites.is_some())
+        Self::create(name, Some(self.clone()), self.0.sites.is_some())
     }
 
-    fn create(path: String, parent: Option<Self>, with_sites: bool) -> Self {
+    fn create(name: &str, parent: Option<Self>, with_sites: bool) -> Self {
         let _own = internal_scope::scope();
+        let path = match &parent {
+            Some(parent) => format!("{}/{name}", parent.0.path),
+            None => name.to_owned(),
+        };
         let totals = Totals::new(parent.as_ref().map(|parent| Arc::clone(&parent.0.totals)));
         totals.share();
         let mut accounts = ACCOUNTS.lock();
@@ -135,8 +141,7 @@ impl Declared {
             held: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             excess: AtomicU64::new(0),
-            threshold: Mutex::new(None),
-            has_threshold: AtomicBool::new(false),
+            threshold: OnceLock::new(),
             sites: with_sites.then(|| Mutex::new(Vec::new())),
         });
         accounts.nodes.insert(number, Arc::downgrade(&node));
@@ -177,7 +182,8 @@ impl Declared {
         let result = match &self.0.sites {
             None => measured::charged(&self.0.totals, work),
             Some(_) => {
-                let (result, sites) = with_sites(|| measured::charged(&self.0.totals, work));
+                let work = || measured::charged(&self.0.totals, work);
+                let (result, sites) = with_sites(&self.0, work);
                 self.keep(&sites);
                 result
             }
@@ -193,28 +199,19 @@ impl Declared {
 
     /// Calls a function when more than `declared * (100 + percent) / 100` bytes are allocated, and 64 KiB more than declared.
     /// It is compared at the end of each [`charge`](Self::charge) and at each [`shrink`](Self::shrink) of this account or of one
-    /// inside it, and the function is called on that thread, once until the difference is gone. Replaces an earlier function.
+    /// inside it, but not at the end of a task's polls. The function is called on that thread, once until the difference is gone.
+    /// The first function of an account stays: returns whether it is this one.
     pub fn on_undeclared(
         &self,
         percent: u32,
         callback: impl Fn(&DeclaredStats) + Send + Sync + 'static,
-    ) {
-        let threshold = Arc::new(Threshold {
+    ) -> bool {
+        let threshold = Threshold {
             percent,
             is_above: AtomicBool::new(false),
             callback: Box::new(callback),
-        });
-        let before = {
-            let mut place = self
-                .0
-                .threshold
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            place.replace(threshold)
         };
-        self.0.has_threshold.store(true, Ordering::Relaxed);
-        // Its destructor may call this function.
-        drop(before);
+        self.0.threshold.set(threshold).is_ok()
     }
 
     /// Returns the nodes from this account outwards.
@@ -225,30 +222,22 @@ impl Declared {
     /// Calls the functions of thresholds that are passed.
     fn compare(&self) {
         for node in self.chain() {
-            if !node.has_threshold.load(Ordering::Relaxed) {
+            let Some(threshold) = node.threshold.get() else {
                 continue;
-            }
-            let threshold = {
-                let place = node
-                    .threshold
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
-                place.clone()
             };
-            let stats = node.stats();
-            if let Some(threshold) = threshold {
-                let is_above = stats.exceeds(threshold.percent, stats.declared, stats.allocated);
-                if !threshold.is_above.swap(is_above, Ordering::Relaxed) && is_above {
-                    (threshold.callback)(&stats);
-                }
+            let declared = node.held.load(Ordering::Relaxed);
+            let is_above = exceeds(threshold.percent, declared, node.totals.held_bytes());
+            if !threshold.is_above.swap(is_above, Ordering::Relaxed) && is_above {
+                (threshold.callback)(&node.stats());
             }
         }
     }
 
-    /// Adds the sites of a charged section to this account and to those in which it lies.
+    /// Adds the sites of a charged section to this account and to those in which it lies, but for those whose sections are
+    /// active: their own end adds all.
     fn keep(&self, sites: &[AllocationSite]) {
         let _own = internal_scope::scope();
-        for node in self.chain() {
+        for node in self.chain().take_while(|node| !is_recording(node)) {
             let Some(kept) = &node.sites else { continue };
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             for site in sites {
@@ -275,16 +264,32 @@ impl Declared {
     }
 }
 
+thread_local! {
+    /// The accounts whose sections on this thread record sites.
+    static RECORDING: RefCell<Vec<*const Node>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns whether an active section of this thread adds its sites to an account.
+fn is_recording(node: &Node) -> bool {
+    RECORDING.with_borrow(|active| {
+        // SAFETY: the sections borrow their accounts, which own those in which they lie.
+        let mut chains = active.iter().flat_map(|node| unsafe { &**node }.chain());
+        chains.any(|charged| ptr::eq(charged, node))
+    })
+}
+
 /// Calls `work`, and returns its result with the sites of what the calling thread allocated meanwhile.
-fn with_sites<R>(work: impl FnOnce() -> R) -> (R, Vec<AllocationSite>) {
+fn with_sites<R>(account: &Node, work: impl FnOnce() -> R) -> (R, Vec<AllocationSite>) {
     struct Active<'a>(&'a Counts);
     impl Drop for Active<'_> {
         fn drop(&mut self) {
             measured::end(self.0);
+            RECORDING.with_borrow_mut(Vec::pop);
         }
     }
     let counts = {
         let _own = internal_scope::scope();
+        RECORDING.with_borrow_mut(|active| active.push(account));
         Counts::new(Some(Sites::new()))
     };
     let active = Active(&counts);
@@ -292,6 +297,7 @@ fn with_sites<R>(work: impl FnOnce() -> R) -> (R, Vec<AllocationSite>) {
     unsafe { measured::begin(&counts) };
     let result = work();
     drop(active);
+    let _own = internal_scope::scope();
     let measured = <Measured>::from_counts(&counts, ());
     (result, measured.sites().to_vec())
 }
@@ -341,6 +347,7 @@ impl Node {
     }
 
     fn stats(&self) -> DeclaredStats {
+        let _own = internal_scope::scope();
         let [grown, shrunk] = self.changes();
         let declared = self.held.load(Ordering::Relaxed);
         DeclaredStats {
@@ -401,16 +408,30 @@ pub struct DeclaredStats {
 }
 
 impl DeclaredStats {
+    /// Adds the figures of another account with the same path.
+    pub fn add(&mut self, other: &Self) {
+        for (to, from) in [
+            (&mut self.declared, other.declared),
+            (&mut self.own_declared, other.own_declared),
+            (&mut self.peak_declared, other.peak_declared),
+            (&mut self.allocated, other.allocated),
+            (&mut self.peak_allocated, other.peak_allocated),
+            (&mut self.excess, other.excess),
+        ] {
+            *to = to.saturating_add(from);
+        }
+    }
+
     /// Returns the bytes that are allocated beyond the declared ones; negative if more are declared.
     pub fn undeclared(&self) -> i64 {
         (self.allocated as i64).wrapping_sub(self.declared as i64)
     }
+}
 
-    /// Returns whether `allocated` exceeds `declared` by more than so many hundredths, and by more than a small difference.
-    fn exceeds(&self, percent: u32, declared: u64, allocated: u64) -> bool {
-        let most = u128::from(declared) * u128::from(100 + percent) / 100;
-        u128::from(allocated) > most && allocated - declared > LEAST
-    }
+/// Returns whether `allocated` exceeds `declared` by more than so many hundredths, and by more than a small difference.
+fn exceeds(percent: u32, declared: u64, allocated: u64) -> bool {
+    let most = u128::from(declared) * (100 + u128::from(percent)) / 100;
+    u128::from(allocated) > most && allocated.saturating_sub(declared) > LEAST
 }
 
 impl fmt::Display for DeclaredStats {
@@ -460,26 +481,26 @@ const ATTEMPTS: usize = 8;
 /// Reads all accounts, and calls `meanwhile` in between, again if accounts change. Delays no thread that declares.
 pub fn read_with<R>(mut meanwhile: impl FnMut() -> R) -> (R, Reading) {
     let _own = internal_scope::scope();
-    // The lock is free when references are dropped: a last one takes it.
-    let nodes: Vec<Arc<Node>> = {
-        let accounts = ACCOUNTS.lock();
-        accounts.nodes.values().filter_map(Weak::upgrade).collect()
-    };
-    let changes = || nodes.iter().map(|node| node.changes()).collect::<Vec<_>>();
-    let mut before = changes();
     let mut attempt = 0;
-    let (result, is_of_one_instant) = loop {
+    let (result, nodes, changes, is_of_one_instant) = loop {
+        // The lock is free when references are dropped: a last one takes it.
+        let (nodes, next) = {
+            let accounts = ACCOUNTS.lock();
+            let nodes = accounts.nodes.values().filter_map(Weak::upgrade);
+            (nodes.collect::<Vec<Arc<Node>>>(), accounts.next)
+        };
+        let changes = || nodes.iter().map(|node| node.changes()).collect::<Vec<_>>();
+        let before = changes();
         let result = meanwhile();
         let after = changes();
-        let is_same = before == after;
-        before = after;
+        let is_same = before == after && ACCOUNTS.lock().next == next;
         attempt += 1;
         if is_same || attempt == ATTEMPTS {
-            break (result, is_same);
+            break (result, nodes, after, is_same);
         }
     };
     // A child is created after its parent, so sums are complete from the end.
-    let own = before
+    let own = changes
         .iter()
         .map(|[grown, shrunk]| grown.wrapping_sub(*shrunk));
     let mut declared: Vec<u64> = own.clone().collect();
@@ -517,7 +538,7 @@ pub fn read_with<R>(mut meanwhile: impl FnMut() -> R) -> (R, Reading) {
 
 impl<F> Tracked<F> {
     /// Charges what this task allocates and frees in its polls, and what tasks that are tracked in its polls do, to an account
-    /// of declared memory from now on. Replaces an account that the task has already.
+    /// of declared memory from now on. Replaces an account that the task has already. Sites are not recorded.
     pub fn declared_by(mut self, account: &Declared) -> Self {
         self.account = Some(Arc::clone(&account.0.totals));
         self
@@ -562,7 +583,7 @@ macro_rules! assert_declared {
 #[track_caller]
 pub fn assert_declared_within(account: &Declared, percent: u32) {
     let stats = account.stats();
-    if !stats.exceeds(percent, stats.peak_declared, stats.peak_allocated) {
+    if !exceeds(percent, stats.peak_declared, stats.peak_allocated) {
         return;
     }
     let mut message = format!("more than {percent} % are not declared: {stats}");

@@ -212,7 +212,7 @@ impl Config {
     }
 
     /// Sets the time after which idle free memory is returned to the system: what was free in the allocator during all of
-    /// it. Zero returns none, as without this setting. Memory that the program soon needs again is returned less often, down to
+    /// it, at least 160 ms. Zero returns none, as without this setting. Memory that the program soon needs again is returned less often, down to
     /// once in 64 of these times. The allocator needs a [backend](crate::stats::backend()). Measured:
     /// `/plimsoll/memory/returned:bytes`.
     pub fn give_back(mut self, after: Duration) -> Self {

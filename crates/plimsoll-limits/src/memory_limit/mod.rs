@@ -28,8 +28,7 @@ pub fn bytes() -> Option<u64> {
 ///   stacks, plus the committed bytes of [accounts](plimsoll_stats::stats::Account), touched or not;
 /// * the resident memory of the process that is neither in a file nor shared (`RssAnon`). It
 ///   includes memory that an allocator holds beyond its blocks and does not report, such as the C
-///   library's, and memory that the program maps directly. This figure makes the kernel kill the
-///   process at a control group's limit. It includes pages that were returned by `MADV_FREE` until
+///   library's, and memory that the program maps directly. It includes pages that were returned by `MADV_FREE` until
 ///   the kernel takes them;
 /// * if the limit is that of a control group, or a part of it: the memory of all processes of the group that the kernel
 ///   cannot take back. It includes tmpfs, buffers of sockets and memory of the kernel, and no cached files.

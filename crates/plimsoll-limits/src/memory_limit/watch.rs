@@ -102,6 +102,18 @@ fn watch(bell: &Bell) {
     }
 }
 
+/// The control group of a limit.
+struct Group {
+    /// `None` if it was not found.
+    files: Option<LimitingGroup>,
+    /// The limit for which it was sought, and when.
+    limit: ResolvedLimit,
+    sought: Instant,
+}
+
+/// The minimum time until the group is sought again if it cannot be read: the process may have moved to another one.
+const SEEK_AGAIN: Duration = Duration::from_secs(1);
+
 #[derive(Default)]
 struct Watcher {
     /// The time at which memory was returned, and the duration of that.
@@ -111,7 +123,7 @@ struct Watcher {
     /// The counted figure after memory was returned.
     counted: u64,
     /// The control group whose memory is limited, if the limit is that of one.
-    group: Option<LimitingGroup>,
+    group: Option<Group>,
 }
 
 impl Watcher {
@@ -124,23 +136,20 @@ impl Watcher {
             (state.limit?, lowest, state.next_number)
         };
         let limit = resolved.bytes;
-        if !resolved.is_of_group {
-            self.group = None;
-        } else if self.group.is_none() {
-            self.group = LimitingGroup::find();
-        }
+        // Below that, no figure matters.
+        let from = share(limit, lowest).saturating_sub(limit / 10);
         // Most of the time this suffices: the stacks of threads are never touched completely.
         let mut used = {
             let _time = overhead::measure();
-            Used::at_most(self.group.as_ref())
+            Used::at_most(self.held_by_group(resolved, from))
         };
         if used.larger() >= share(limit, lowest) {
             let _time = overhead::measure();
-            used = Used::now(self.group.as_ref());
+            used = Used::now(self.held_by_group(resolved, from));
         }
         let resting = self.is_resting();
         if self.is_to_purge(limit, used, resting) {
-            used = self.purge(limit);
+            used = self.purge(resolved);
         }
         // Memory that may be merely held is reported only after it was returned.
         let measure = if resting { Used::counted } else { Used::larger };
@@ -161,24 +170,46 @@ impl Watcher {
             if lock().limit != Some(resolved) {
                 break;
             }
-            used = Used::now(self.group.as_ref());
+            used = Used::now(self.held_by_group(resolved, from));
         }
         if called && is_only_held(limit, used) {
-            used = self.purge(limit);
+            used = self.purge(resolved);
         }
         let near = used.larger().saturating_add(limit / 10) >= share(limit, lowest);
         Some(PERIODS[usize::from(!near)])
     }
 
-    fn purge(&mut self, limit: u64) -> Used {
+    /// Returns the bytes that the control group holds whose limit it is; 0 if these are less than `from`, or if the limit is not of
+    /// a group.
+    fn held_by_group(&mut self, limit: ResolvedLimit, from: u64) -> u64 {
+        if !limit.is_of_group {
+            self.group = None;
+            return 0;
+        }
+        let known = self.group.as_ref().filter(|group| group.limit == limit);
+        let held = known.and_then(|group| group.files.as_ref()?.held(from));
+        if held.is_none() && known.is_none_or(|group| group.sought.elapsed() >= SEEK_AGAIN) {
+            let files = LimitingGroup::find();
+            let held = files.as_ref().and_then(|files| files.held(from));
+            self.group = Some(Group {
+                files,
+                limit,
+                sought: Instant::now(),
+            });
+            return held.unwrap_or(0);
+        }
+        held.unwrap_or(0)
+    }
+
+    fn purge(&mut self, limit: ResolvedLimit) -> Used {
         let _time = overhead::measure();
         let begun = Instant::now();
         stats::free_os_memory();
         let ended = Instant::now();
         self.purged = Some((ended, ended - begun));
-        let used = Used::now(self.group.as_ref());
+        let used = Used::now(self.held_by_group(limit, 0));
         self.counted = used.counted;
-        self.patience = if is_only_held(limit, used) || used.is_of_others(limit) {
+        self.patience = if is_only_held(limit.bytes, used) || used.is_of_others(limit.bytes) {
             (self.patience * 2).clamp(PERIODS[1], MAX_PATIENCE)
         } else {
             Duration::ZERO
@@ -274,18 +305,18 @@ impl Used {
     }
 
     /// Reads the figures with the whole of each stack.
-    fn at_most(group: Option<&LimitingGroup>) -> Self {
+    fn at_most(group: u64) -> Self {
         let stats = mem_stats();
         let accounts: u64 = accounts().iter().map(|account| account.committed).sum();
         Self {
             counted: (stats.sys - stats.heap_released).saturating_add(accounts),
             resident: residency::anonymous().unwrap_or(0),
-            group: group.and_then(LimitingGroup::held).unwrap_or(0),
+            group,
         }
     }
 
     /// Reads the figures with the touched part of each stack: the system never provided the rest.
-    fn now(group: Option<&LimitingGroup>) -> Self {
+    fn now(group: u64) -> Self {
         let stacks = stacks::all().map(|stack| stack.range);
         let stacks = stacks.chain([thread_stack::main()]);
         let (mut all, mut touched) = (0, 0);

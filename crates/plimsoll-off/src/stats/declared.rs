@@ -49,7 +49,8 @@ impl Declared {
         &self,
         _percent: u32,
         _callback: impl Fn(&DeclaredStats) + Send + Sync + 'static,
-    ) {
+    ) -> bool {
+        true
     }
 
     #[inline]
@@ -71,6 +72,8 @@ pub struct DeclaredStats {
 }
 
 impl DeclaredStats {
+    pub fn add(&mut self, _other: &Self) {}
+
     pub fn undeclared(&self) -> i64 {
         0
     }

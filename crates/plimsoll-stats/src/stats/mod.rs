@@ -1,7 +1,7 @@
 //! Memory statistics: exact, of one instant, and read without stopping a thread.
 
-pub mod footprint;
-pub mod free_os_memory;
+mod footprint;
+mod free_os_memory;
 mod gc_stats;
 pub mod heap_pages;
 pub mod limits;
@@ -15,7 +15,7 @@ pub mod space;
 
 pub use crate::gc::record::PAUSES;
 pub use footprint::{Footprint, declared_bytes, footprint};
-pub use free_os_memory::free_os_memory;
+pub use free_os_memory::{free_os_memory, return_free_memory, returned_bytes};
 pub use gc_stats::{GcStats, gc_stats};
 pub use limits::{ControlGroup, NearestLimit, Stalled, control_groups, nearest_limit};
 pub use locks::{LockStats, lock_stats};

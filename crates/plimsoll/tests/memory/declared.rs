@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
+use plimsoll::http;
 use plimsoll::stats::{Declared, declared, footprint};
 use plimsoll::task::TrackExt;
-use plimsoll_testkit::child;
+use plimsoll_testkit::{child, exposition};
 
 const MIB: u64 = 1 << 20;
 
@@ -202,6 +203,7 @@ fn a_threshold_is_passed_once_until_the_difference_is_gone() {
         assert!(stats.undeclared() > 0);
         counted.fetch_add(1, Ordering::Relaxed);
     });
+    assert!(!cache.on_undeclared(1, |_| panic!("the first one stays")));
     let calls = || calls.load(Ordering::Relaxed);
     cache.grow(MIB);
     let fits = entries.charge(|| vec![0_u8; MIB as usize]);
@@ -227,7 +229,15 @@ fn an_account_that_declares_too_little_is_named_with_its_sites() {
     let join = Declared::with_sites("query");
     let build = join.child("build");
     build.grow(MIB);
-    let table = build.charge(build_hash_table);
+    let table = join.charge(|| build.charge(build_hash_table));
+    for account in [&join, &build] {
+        let sites = account.sites();
+        assert_eq!(
+            sites.iter().map(|site| site.bytes).sum::<u64>(),
+            3 * MIB,
+            "{sites:?}"
+        );
+    }
     plimsoll::assert_declared!(join, within = 200 %);
     let panic = catch_unwind(AssertUnwindSafe(|| {
         plimsoll::assert_declared!(join, within = 10 %);
@@ -272,4 +282,57 @@ fn the_child_of_a_fork_declares_as_well() {
         }
         is_done.store(true, Ordering::Relaxed);
     });
+}
+
+fn seen_from_outside() {
+    let page = |path: &str| {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        String::from_utf8(http::handle("GET", path, query).body).unwrap()
+    };
+    let json = |path| -> serde_json::Value { serde_json::from_str(&page(path)).unwrap() };
+    assert!(!page("/metrics").contains("plimsoll_memory_declared_account"));
+    assert_eq!(json("/debug/vars").get("plimsoll_declared"), None);
+    let engine = Declared::new("engine");
+    // Two queries sort at the same time.
+    let operators = ["sort", "sort", "join"].map(|name| engine.child(name));
+    let partition = operators[2].child("partition");
+    operators.iter().for_each(|operator| operator.grow(70));
+    partition.grow(5);
+    let kept = partition.charge(|| vec![0_u8; 3000]);
+    // The reader refuses families and samples that occur twice.
+    let metrics = exposition::parse(&page("/metrics"), exposition::Format::Text).unwrap();
+    let value = |name: &str, path: &str| metrics.value(name, &[("account", path)]);
+    for (path, declared) in [
+        ("engine", 215.0),
+        ("engine/sort", 140.0),
+        ("engine/join", 75.0),
+    ] {
+        assert_eq!(
+            value("plimsoll_memory_declared_account_bytes", path),
+            declared
+        );
+    }
+    assert_eq!(
+        value("plimsoll_memory_declared_account_allocated_bytes", "engine"),
+        3000.0
+    );
+    assert_eq!(metrics.value("plimsoll_memory_declared_bytes", &[]), 215.0);
+    let vars = json("/debug/vars")["plimsoll_declared"].take();
+    assert_eq!(vars.as_array().unwrap().len(), 5);
+    let expected = serde_json::json!({"Path": "engine/join/partition", "Declared": 5, "PeakDeclared": 5,
+        "Allocated": 3000, "PeakAllocated": 3000, "Excess": 0});
+    assert_eq!(vars[4], expected);
+    let memory = json("/debug/plimsoll/memory?format=json")["footprint"].take();
+    assert_eq!(memory["declared"], 215);
+    let sum = memory["heap"].as_u64().unwrap() + memory["committed"].as_u64().unwrap();
+    assert_eq!(memory["allocated"].as_u64(), Some(sum));
+    let text = page("/debug/plimsoll/memory");
+    let line = "engine/sort: 70 bytes declared, 70 at the peak; 0 allocated, 0 at the peak";
+    assert!(text.lines().any(|found| found == line), "{text}");
+    drop(kept);
+}
+
+#[test]
+fn declared_memory_is_in_the_pages() {
+    child::run("declared_memory_is_in_the_pages", "", seen_from_outside);
 }

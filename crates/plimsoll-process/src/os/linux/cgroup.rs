@@ -79,17 +79,20 @@ impl LimitingGroup {
         Some(Self { directory, version })
     }
 
-    /// Returns the bytes in use of all processes of the group that the kernel cannot take back; `None` if it ended. Reads
-    /// two files.
-    pub fn held(&self) -> Option<u64> {
+    /// Returns the bytes in use of all processes of the group that the kernel cannot take back, and 0 if these are certainly
+    /// less than `from`; `None` if the group has ended. Reads one file, and near `from` another, for which the kernel
+    /// collects figures.
+    pub fn held(&self, from: u64) -> Option<u64> {
         let files = Files(&self.directory);
-        let stat = files.stat();
         let (current, names): (_, &[&str]) = match self.version {
             Version::First => ("memory.usage_in_bytes", &FIRST_RECLAIMABLE),
             Version::Second => ("memory.current", &SECOND_RECLAIMABLE),
         };
-        let reclaimable = stat.sum(names);
-        Some(files.number(current)?.saturating_sub(reclaimable))
+        let current = files.number(current)?;
+        if current < from {
+            return Some(0);
+        }
+        Some(current.saturating_sub(files.stat().sum(names)))
     }
 }
 
@@ -240,20 +243,24 @@ impl GroupDirectories {
     /// Corrects the limits by the one that version 1 reports for the group and all above it. It includes groups above
     /// the mounted part, and considers whether they count.
     fn add_unseen_limits(&self, groups: &mut [ControlGroup]) {
-        let Some(least) = Files(&self.directory)
-            .stat()
-            .get("hierarchical_memory_limit")
-        else {
+        let stat = Files(&self.directory).stat();
+        let Some(least) = stat.get("hierarchical_memory_limit") else {
             return;
         };
         for group in &mut *groups {
-            group.max = group.max.filter(|&max| max >= least);
+            if group.max.is_some_and(|max| max < least) {
+                (group.max, group.swap_max) = (None, None);
+            }
         }
         let is_seen = groups.iter().any(|group| group.max == Some(least));
         if let Some(top) = groups.last_mut()
             && !is_seen
+            && least < NONE_FROM
         {
-            top.max = (least < NONE_FROM).then_some(least);
+            let with_swap = stat.get("hierarchical_memsw_limit");
+            let with_swap = with_swap.filter(|&both| both < NONE_FROM);
+            top.max = Some(least);
+            top.swap_max = with_swap.map(|both| both.saturating_sub(least));
         }
     }
 }
@@ -447,7 +454,7 @@ mod tests {
         assert_eq!(paths, ["/a/b", "/a"]);
         let limiting = LimitingGroup::find_by("0::/a/b/c\n", &mounts).unwrap();
         assert_eq!(
-            (limiting.held(), limiting.directory),
+            (limiting.held(0), limiting.directory),
             (Some(1500), root.0.join("a"))
         );
     }
@@ -474,7 +481,7 @@ mod tests {
         assert_eq!(memory_by(&groups("/elsewhere"), &mounts), of(2000));
         let limiting = LimitingGroup::find_by(&groups("/a"), &mounts).unwrap();
         assert_eq!(
-            (limiting.held(), limiting.directory),
+            (limiting.held(0), limiting.directory),
             (Some(2000), root.0.join("my memory"))
         );
     }
@@ -571,7 +578,9 @@ mod tests {
         assert_eq!(groups, [expected]);
         assert_eq!(groups[0].held(), 760);
         let limiting = LimitingGroup::find_by("0::/a\n", &root.mount("/", "", "cgroup2 none rw"));
-        assert_eq!(limiting.unwrap().held(), Some(760));
+        let limiting = limiting.unwrap();
+        let held = [0, 1000, 1001].map(|from| limiting.held(from));
+        assert_eq!(held, [Some(760), Some(760), Some(0)]);
     }
 
     #[test]

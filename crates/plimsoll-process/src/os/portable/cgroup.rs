@@ -28,7 +28,7 @@ impl LimitingGroup {
     }
 
     /// Returns the bytes in use.
-    pub fn held(&self) -> Option<u64> {
+    pub fn held(&self, _from: u64) -> Option<u64> {
         match *self {}
     }
 }

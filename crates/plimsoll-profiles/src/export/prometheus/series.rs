@@ -244,25 +244,25 @@ const OF_ACCOUNTS: &[OfEach<AccountStats>] = &[
 
 const OF_DECLARED: &[OfEach<DeclaredStats>] = &[
     OfEach(
-        "/memory/declared:bytes",
+        "/memory/declared/account:bytes",
         Kind::WholeGauge,
         "Bytes that the program declares in the account and those inside it. Exact.",
         |stats| stats.declared.into(),
     ),
     OfEach(
-        "/memory/declared/peak:bytes",
+        "/memory/declared/account-peak:bytes",
         Kind::WholeGauge,
         "The maximum of the bytes that the program has declared in the account. Exact.",
         |stats| stats.peak_declared.into(),
     ),
     OfEach(
-        "/memory/declared/allocated:bytes",
+        "/memory/declared/account-allocated:bytes",
         Kind::WholeGauge,
         "Bytes in use by the work that is charged to the account or to one inside it. Exact.",
         |stats| stats.allocated.into(),
     ),
     OfEach(
-        "/memory/declared/allocated-peak:bytes",
+        "/memory/declared/account-allocated-peak:bytes",
         Kind::WholeGauge,
         "The maximum of the bytes in use by the work that is charged to the account. Exact.",
         |stats| stats.peak_allocated.into(),
@@ -272,12 +272,21 @@ const OF_DECLARED: &[OfEach<DeclaredStats>] = &[
 /// The maximum number of accounts with points, and the maximum number of their names: each has its own time series.
 const MAX_DECLARED: (usize, usize) = (256, 2);
 
-/// Returns the declared accounts with points, the outer ones.
+/// Returns the declared accounts with points, the outer ones. Accounts of equal paths are one, with the sums of their
+/// figures.
 fn declared() -> Vec<DeclaredStats> {
     let (accounts, names) = MAX_DECLARED;
-    let all = stats::declared().into_iter();
-    let outer = all.filter(|account| account.path.split('/').count() <= names);
-    outer.take(accounts).collect()
+    let mut points: Vec<DeclaredStats> = Vec::new();
+    let is_outer = |account: &DeclaredStats| account.path.split('/').count() <= names;
+    for account in stats::declared().into_iter().filter(is_outer) {
+        let has_room = points.len() < accounts;
+        match points.iter_mut().find(|known| known.path == account.path) {
+            Some(known) => known.add(&account),
+            None if has_room => points.push(account),
+            None => {}
+        }
+    }
+    points
 }
 
 /// Returns the metrics of a table, with a point for each thing that has a name.

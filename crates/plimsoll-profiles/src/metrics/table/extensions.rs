@@ -4,7 +4,7 @@ use super::super::growth;
 use super::{Metric, count, histogram, nanoseconds, rate, seconds, value};
 use crate::cpu;
 use plimsoll_core::{overhead, sampler};
-use plimsoll_stats::stats::free_os_memory;
+use plimsoll_stats::stats;
 use plimsoll_tasks::task;
 use plimsoll_waits::contention::internal;
 
@@ -206,8 +206,8 @@ pub(super) const METRICS: [Metric; 59] = [
     ),
     value(
         "/plimsoll/memory/resident-anonymous:bytes",
-        "Resident memory of the process that belongs to no file, as the kernel reports it: the figure \
-         that a control group limits. Linux only, otherwise 0.",
+        "Resident memory of the process that belongs to no file, as the kernel reports it. Linux only, \
+         otherwise 0.",
         |gathered| gathered.resident().anonymous,
     ),
     value(
@@ -218,7 +218,7 @@ pub(super) const METRICS: [Metric; 59] = [
     count(
         "/plimsoll/memory/returned:bytes",
         "Resident memory that free_os_memory, the memory limit and give_back have returned to the system.",
-        |_| free_os_memory::returned_bytes(),
+        |_| stats::returned_bytes(),
     ),
     seconds(
         "/plimsoll/self/waited:seconds",

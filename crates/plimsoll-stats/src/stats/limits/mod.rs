@@ -52,7 +52,8 @@ pub struct NearestLimit {
     pub left: u64,
     /// The growth of `used`, in bytes a second, over the last 8 to 60 seconds. Negative if it falls. `None` if it is not
     /// steady: if it differs by more than a quarter between two halves of that time. It needs the history, which reads the
-    /// use each second: `None` without one, and in its first 8 seconds.
+    /// use each second: `None` without one, and in its first 8 seconds. Changes of less than 48 KiB a second that are not
+    /// steady are 0.
     pub bytes_per_second: Option<f64>,
     /// The time in which the limit is reached at this growth. `None` if the growth is unknown or not positive.
     pub time_left: Option<Duration>,
@@ -99,9 +100,13 @@ struct Use {
     used: u64,
 }
 
-/// The past of each limit.
-static PAST: ForkLock<Vec<(Option<String>, Trend)>> =
-    ForkLock::new(Order::Limits.rank(), Vec::new());
+type Past = Vec<(Option<String>, Trend)>;
+
+/// The past of each limit. The child of a fork has none: its parent goes on to observe.
+static PAST: ForkLock<Past> = ForkLock::with_reset(Order::Limits.rank(), Vec::new(), |past| {
+    // Its memory stays: freeing it could call a hook.
+    std::mem::forget(std::mem::take(past));
+});
 
 /// The maximum number of limits that are observed.
 const MAX_LIMITS: usize = 16;
@@ -141,11 +146,12 @@ pub fn nearest_limit() -> Option<NearestLimit> {
 /// Returns the limit that is reached first, of these groups and of the machine.
 pub(crate) fn nearest(groups: &[ControlGroup]) -> Option<NearestLimit> {
     let _own = internal_scope::scope();
+    let now = clock::since_boot();
     let uses = uses(groups, cgroup::machine());
     let past = PAST.lock();
     let limits = uses.into_iter().map(|one| {
         let found = past.iter().find(|(group, _)| *group == one.group);
-        let growth = found.and_then(|(_, trend)| trend.bytes_per_second());
+        let growth = found.and_then(|(_, trend)| trend.bytes_per_second(now));
         NearestLimit::new(one, growth)
     });
     first(limits.collect())
@@ -207,24 +213,26 @@ impl fmt::Display for NearestLimit {
     }
 }
 
-/// Returns the limits of groups and of the machine.
+/// Returns the limits of groups, which are ordered from the inside out, and of the machine.
 fn uses(groups: &[ControlGroup], machine: Option<Machine>) -> Vec<Use> {
-    let swap_free = machine.map_or(0, |machine| machine.swap_free);
-    let of_group = |group: &ControlGroup| {
-        let max = group.max?;
+    // What may still be swapped out: as far as the machine has room, and this group and all around it allow.
+    let mut swap_left = machine.map_or(0, |machine| machine.swap_free);
+    let mut uses = Vec::new();
+    for group in groups.iter().rev() {
         let swapped = group.swapped.unwrap_or(0);
-        // What may still be swapped out, as far as the machine has room.
-        let swap_left = match (group.swapped, group.swap_max) {
-            (None, _) => 0,
-            (Some(_), None) => swap_free,
-            (Some(swapped), Some(max)) => max.saturating_sub(swapped).min(swap_free),
-        };
-        Some(Use {
+        if let Some(most) = group.swap_max {
+            swap_left = swap_left.min(most.saturating_sub(swapped));
+        }
+        let Some(max) = group.max else { continue };
+        // A group that does not count swapped memory may not report that it has none.
+        let swap_left = group.swapped.map_or(0, |_| swap_left);
+        uses.push(Use {
             group: Some(group.path.clone()),
             limit: max.saturating_add(swapped).saturating_add(swap_left),
             used: group.held().saturating_add(swapped),
-        })
-    };
+        });
+    }
+    uses.reverse();
     let of_machine = machine.map(|machine| {
         let limit = machine.total.saturating_add(machine.swap);
         let free = machine.available.saturating_add(machine.swap_free);
@@ -234,9 +242,8 @@ fn uses(groups: &[ControlGroup], machine: Option<Machine>) -> Vec<Use> {
             used: limit.saturating_sub(free),
         }
     });
-    (groups.iter().filter_map(of_group))
-        .chain(of_machine)
-        .collect()
+    uses.extend(of_machine);
+    uses
 }
 
 #[cfg(test)]
@@ -282,6 +289,13 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(uses(&[], None), []);
+        // The limit of an outer group holds for those inside it.
+        let mut inner = group("/a/b", 70 * MIB, Some(100 * MIB));
+        inner.swapped = Some(0);
+        let mut outer = group("/a", 90 * MIB, None);
+        (outer.swapped, outer.swap_max) = (Some(0), Some(0));
+        let found = uses(&[inner, outer], Some(machine(800 * MIB)));
+        assert_eq!(found[0].limit, 100 * MIB);
     }
 
     #[test]

@@ -17,7 +17,10 @@ const STEADY: f64 = 0.25;
 /// The minimum share of the variance that steady growth explains: growth in three steps explains 0.89.
 const MIN_EXPLAINED: f64 = 0.9;
 
-/// Growth below this, in bytes a second, is none: 4 GiB a day.
+/// The age at which the last reading says nothing of now, in nanoseconds.
+const MAX_AGE: u64 = 5_000_000_000;
+
+/// Growth below this that is not steady, in bytes a second, is none: 4 GiB a day.
 const NONE_BELOW: f64 = 48.0 * 1024.0;
 
 /// The readings of a figure, oldest first.
@@ -38,7 +41,12 @@ impl Trend {
 
     /// Returns the growth in bytes a second, over the longest window in which it is steady; `None` without one. A shorter
     /// window counts only if the growth is higher there: between two steps, nothing grows.
-    pub(super) fn bytes_per_second(&self) -> Option<f64> {
+    /// Also `None` if the last reading is not of the last seconds before `now`.
+    pub(super) fn bytes_per_second(&self, now: u64) -> Option<f64> {
+        let (last, _) = *self.readings.back()?;
+        if now.saturating_sub(last) > MAX_AGE {
+            return None;
+        }
         let whole = slope(&self.points(WINDOWS[0]))?;
         WINDOWS.into_iter().find_map(|seconds| {
             let slope = steady_slope(&self.points(seconds));
@@ -68,11 +76,14 @@ fn steady_slope(points: &[(f64, f64)]) -> Option<f64> {
     let middle = points.len() / 2;
     let (first, second) = (slope(&points[..=middle])?, slope(&points[middle..])?);
     let difference = (first - second).abs();
-    if whole.abs() < NONE_BELOW {
-        return (difference < NONE_BELOW).then_some(0.0);
+    let is_steady =
+        difference <= STEADY * whole.abs() && explained_share(points, whole) >= MIN_EXPLAINED;
+    let is_none = whole.abs() < NONE_BELOW && difference < NONE_BELOW;
+    match (is_steady, is_none) {
+        (true, _) => Some(whole),
+        (false, true) => Some(0.0),
+        (false, false) => None,
     }
-    (difference <= STEADY * whole.abs() && explained_share(points, whole) >= MIN_EXPLAINED)
-        .then_some(whole)
 }
 
 /// Returns the share of the variance that a line of this slope explains.
@@ -116,12 +127,23 @@ mod tests {
             let at = second * 1_000_000_000 + second % 3 * 20_000_000;
             trend.note(at, bytes(at as f64 / 1e9) as u64);
         }
-        trend.bytes_per_second()
+        assert_eq!(
+            trend.bytes_per_second(seconds * 1_000_000_000 + MAX_AGE),
+            None,
+            "too old"
+        );
+        trend.bytes_per_second(seconds * 1_000_000_000)
     }
 
     #[test]
     fn steady_growth_is_found() {
-        for (rate, noise) in [(1.0, 0.0), (8.0, 2.0), (300.0, 20.0), (-5.0, 1.0)] {
+        for (rate, noise) in [
+            (1.0, 0.0),
+            (8.0, 2.0),
+            (300.0, 20.0),
+            (-5.0, 1.0),
+            (0.01, 0.0),
+        ] {
             let jitter = |at: f64| noise * MIB * ((at * 12.9898).sin() * 43_758.545).fract();
             for seconds in [20, 60, 300] {
                 let found = growth(seconds, |at| 4096.0 * MIB + rate * MIB * at + jitter(at));
@@ -164,7 +186,7 @@ mod tests {
         );
         assert_eq!(growth(60, |at| MIB * (at / 3.0).exp2()), None);
         assert_eq!(growth(7, |at| MIB * at), None, "too few readings");
-        assert_eq!(Trend::default().bytes_per_second(), None);
+        assert_eq!(Trend::default().bytes_per_second(0), None);
     }
 
     #[test]
@@ -173,6 +195,6 @@ mod tests {
         for bytes in 0..100 {
             trend.note(5, bytes);
         }
-        assert_eq!(trend.bytes_per_second(), None);
+        assert_eq!(trend.bytes_per_second(5), None);
     }
 }
