@@ -86,8 +86,9 @@ pub struct RunArguments {
     #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, require_equals = true)]
     pub postmortem: Option<Option<PathBuf>>,
 
-    /// End the program by SIGTERM when it has this much resident memory, such as 500m, and report on it
-    #[arg(long, value_name = "SIZE")]
+    /// End the program by SIGTERM when it has this much resident memory, such as 500m, or when all processes of its control group
+    /// hold this share of the group's limit, such as 90%, and report on it
+    #[arg(long, value_name = "SIZE|SHARE")]
     pub stop_at: Option<String>,
 
     /// Print no summary

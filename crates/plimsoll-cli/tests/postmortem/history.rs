@@ -42,6 +42,8 @@ fn fills_a_cache() -> Vec<Vec<u8>> {
 pub fn rise_and_fall() {
     let _plimsoll = plimsoll::start();
     wait_until(|history| !history.heaps.is_empty());
+    let pool = plimsoll::stats::Declared::new("pool");
+    pool.grow(30_000_000);
     let cache = fills_a_cache();
     wait_until(|history| history.heaps.iter().any(|heap| heap.bytes > 30_000_000));
     drop(cache);
@@ -210,6 +212,8 @@ fn the_report_shows_them(file: &str, left: &PostMortem) {
     let text = stdout_of(&["report", file]);
     for expected in [
         "\nHistory of the ",
+        "  before    declared        heap    resident       limit\n",
+        " 28.61MB ",
         "\nheap up to ",
         "\nKept maxima",
         "\nChange of the heap",

@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
+use plimsoll_testkit::control_group::Group;
 use serde_json::Value;
 
 use crate::scene::{PLIMSOLL, Scene, number, only, reports, run, same_with};
@@ -280,6 +281,31 @@ fn a_program_is_ended_at_a_size_and_reported() {
     assert!(mebibytes.parse::<f64>().unwrap() >= 100.0, "{text}");
     assert!(
         crate::table::row(&text, "grow < main").number("resident") > 9e7,
+        "{text}"
+    );
+    match Group::new(200 << 20) {
+        Ok(group) => {
+            let mut command = run(&["--stop-at", "50%"], &program, &[]);
+            group.contain(&mut command);
+            let output = command.output().unwrap();
+            assert_eq!(output.status.signal(), Some(15));
+            let text = String::from_utf8(output.stderr).unwrap();
+            let note = text.split("--stop-at ended the program at ").nth(1);
+            let (held, rest) = note.and_then(|note| note.split_once(" MiB ")).unwrap();
+            assert!(rest.starts_with("of its control group"), "{text}");
+            assert!(
+                (100.0..200.0).contains(&held.parse::<f64>().unwrap()),
+                "{text}"
+            );
+            assert_eq!(group.kills(), 0);
+        }
+        Err(why) => plimsoll_testkit::skip!("cannot create a control group: {why}"),
+    }
+    let output = run(&["--stop-at", "101%"], &program, &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.contains("--stop-at 101%: the value is not a share"),
         "{text}"
     );
     let output = run(&["--stop-at", "1 MB"], &program, &[]).output().unwrap();

@@ -80,11 +80,12 @@ fn hooks_take_little_stack() {
         "{unsampled:?}"
     );
     for options in [&["-q"][..], &["-q", "--heap-rate", "64k"], &["-q", "--cpu"]] {
-        let sampled = needs(options);
-        assert!(
-            sampled.iter().all(|&need| need < SAMPLED),
-            "{options:?}: {sampled:?}"
-        );
+        // A CPU sample may interrupt a call, and the kernel then puts 3 KiB on the stack: in less than one of ten runs, so
+        // in all of eight with a probability below 1e-8.
+        let is_small = |needs: &Vec<u64>| needs.iter().all(|&need| need < SAMPLED);
+        let runs = if options.contains(&"--cpu") { 8 } else { 1 };
+        let sampled: Vec<Vec<u64>> = (0..runs).map(|_| needs(options)).collect();
+        assert!(sampled.iter().any(is_small), "{options:?}: {sampled:?}");
     }
 }
 

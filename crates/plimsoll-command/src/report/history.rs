@@ -33,8 +33,12 @@ const SITES: usize = 10;
 /// The number of innermost functions that are shown of a site.
 const FRAMES: usize = 4;
 
+/// The series that only programs with declared accounts have.
+const DECLARED: &str = "declared_bytes";
+
 /// The series of the timeline, with the heads of their columns.
-const SERIES: [(&str, &str); 3] = [
+const SERIES: [(&str, &str); 4] = [
+    (DECLARED, "declared"),
     ("heap_bytes", "heap"),
     ("resident_bytes", "resident"),
     ("limit_bytes", "limit"),
@@ -102,8 +106,14 @@ fn write_timeline(to: &mut dyn Write, history: &History, step: &Step) -> io::Res
         seconds(last.time_ns.saturating_sub(first.time_ns)),
         time::utc(signed(last.time_ns))
     )?;
+    let is_declared = points
+        .iter()
+        .any(|point| history.value(point, DECLARED).is_some());
+    let series = SERIES
+        .into_iter()
+        .filter(|&(series, _)| series != DECLARED || is_declared);
     write!(to, "{:>8}", "before")?;
-    for (_, name) in SERIES {
+    for (_, name) in series.clone() {
         write!(to, " {name:>11}")?;
     }
     writeln!(to)?;
@@ -111,7 +121,7 @@ fn write_timeline(to: &mut dyn Write, history: &History, step: &Step) -> io::Res
         let point = &points[at];
         let before = last.time_ns.saturating_sub(point.time_ns);
         write!(to, "{:>8}", seconds(before))?;
-        for (series, _) in SERIES {
+        for (series, _) in series.clone() {
             let value = history.value(point, series);
             let text = value.map_or("-".to_owned(), |value| alone(value as i64, "bytes", false));
             write!(to, " {text:>11}")?;

@@ -48,6 +48,7 @@ use reports::Reports;
 use users::Users;
 use watch::{Course, Limit, Watch};
 
+use plimsoll_process::cgroup::{self, LimitingGroup};
 use plimsoll_sys::os::filter;
 
 use plimsoll_args::args::RunArguments;
@@ -58,6 +59,22 @@ use plimsoll_command::program::{self, Program, Verdict, preload_verdict};
 
 /// The exit code if Plimsoll itself fails.
 pub const FAILED: u8 = 125;
+
+/// Returns a share of the limit of this command's control group, in which its program runs.
+///
+/// # Errors
+/// The share is none, or no group has a limit.
+fn share_of_group(share: &str) -> Result<Limit, String> {
+    let parsed =
+        plimsoll_settings::memory_limit(share).map_err(|why| format!("the value {why}"))?;
+    let plimsoll_settings::MemoryLimit::Percent(percent) = parsed else {
+        return Err("the value is not a share".to_owned());
+    };
+    let limit = cgroup::limit().zip(LimitingGroup::find());
+    let (limit, group) = limit.ok_or("no control group of this process has a memory limit")?;
+    let bytes = u128::from(limit) * u128::from(percent) / 100;
+    Ok(Limit::Group(group, bytes as u64))
+}
 
 /// Runs the program with a library, and ends this process as the program ended. Returns only if that failed.
 pub fn run(arguments: &RunArguments, library: &Library) -> Result<ExitCode, Failure> {
@@ -75,7 +92,11 @@ pub fn run(arguments: &RunArguments, library: &Library) -> Result<ExitCode, Fail
     let min_peak = size("--min-peak", &arguments.min_peak)?;
     let stop_at = arguments.stop_at.as_deref();
     let stop_at = stop_at
-        .map(|stop_at| size("--stop-at", stop_at))
+        .map(|stop_at| match stop_at.ends_with('%') {
+            true => share_of_group(stop_at)
+                .map_err(|cause| fail(Failure::new(format!("--stop-at {stop_at}"), cause))),
+            false => size("--stop-at", stop_at).map(Limit::Resident),
+        })
         .transpose()?;
     let before = (arguments.diff.as_deref())
         .map(|diff| earlier_run(diff).map_err(fail))
@@ -110,7 +131,7 @@ pub fn run(arguments: &RunArguments, library: &Library) -> Result<ExitCode, Fail
         ));
     }
     // Without it, the summary lacks the course of the memory.
-    let watch = Watch::start(process, stop_at.map(Limit)).ok();
+    let watch = Watch::start(process, stop_at).ok();
     let (mut course, mut users) = (Course::default(), Users::default());
     let ended = running
         .wait(|| {

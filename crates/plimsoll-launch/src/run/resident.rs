@@ -101,12 +101,15 @@ fn write_highest(
     of: &str,
 ) -> std::fmt::Result {
     let course = ran.map(|ran| &ran.course);
-    if let Some(point) = course.and_then(|course| course.ended_at) {
+    if let Some((point, course)) = course.and_then(|course| Some((course.ended_at?, course))) {
+        let at = match course.group_held {
+            0 => bytes(point.resident()),
+            held => format!("{} of its control group", bytes(held)),
+        };
+        let after = seconds(point.seconds);
         writeln!(
             to,
-            "  note       --stop-at ended the program at {} after {}",
-            bytes(point.resident()),
-            seconds(point.seconds),
+            "  note       --stop-at ended the program at {at} after {after}"
         )?;
     }
     let peak = peak(numbers, ran);

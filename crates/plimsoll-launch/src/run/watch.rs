@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use plimsoll_process::cgroup::LimitingGroup;
 use serde::Serialize;
 
 /// The time between the first readings.
@@ -61,14 +62,31 @@ pub struct Course {
     pub peak: u64,
     /// The reading at which the process was ended, because it had reached the limit.
     pub ended_at: Option<Point>,
+    /// The bytes that its control group held then; 0 if the limit was not the group's.
+    pub group_held: u64,
     /// The time from the program's start to its end, as the times of the points.
     pub seconds: f64,
     interval_ends: f64,
 }
 
-/// The resident memory in bytes at which a process is ended.
-#[derive(Clone, Copy, Debug)]
-pub struct Limit(pub u64);
+/// The memory at which a process is ended.
+#[derive(Debug)]
+pub enum Limit {
+    /// Its resident bytes.
+    Resident(u64),
+    /// The bytes of all processes of its control group that the kernel cannot take back.
+    Group(LimitingGroup, u64),
+}
+
+impl Limit {
+    /// Returns the bytes that the control group holds, or 0 for the other limit; `None` below the limit.
+    fn reached(&self, point: &Point) -> Option<u64> {
+        match self {
+            Self::Resident(bytes) => (point.resident() >= *bytes).then_some(0),
+            Self::Group(group, bytes) => group.held(*bytes).filter(|held| held >= bytes),
+        }
+    }
+}
 
 impl Course {
     fn add(&mut self, point: Point, peak: u64) {
@@ -229,14 +247,15 @@ fn watch(
         if let Some((mut point, peak)) = point(&text) {
             point.seconds = began.elapsed().as_secs_f64();
             course.add(point, peak);
-            if limit.is_some_and(|limit| point.resident() >= limit.0) {
+            if let Some(held) = limit.as_ref().and_then(|limit| limit.reached(&point)) {
                 limit = None;
                 course.ended_at = Some(point);
+                course.group_held = held;
                 // SAFETY: the process is not reaped before this thread has ended.
                 unsafe { libc::kill(process as i32, libc::SIGTERM) };
             }
         }
-        interval = match limit {
+        interval = match &limit {
             Some(_) => FIRST_INTERVAL,
             None => (began.elapsed() / INTERVAL_PART).clamp(FIRST_INTERVAL, LONGEST_INTERVAL),
         };
