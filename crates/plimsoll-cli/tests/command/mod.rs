@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Returns the file of the command: the one that cargo built with this test, unless the environment
 /// names another because the test runs on another machine.
@@ -18,7 +19,10 @@ pub struct Directory(pub PathBuf);
 
 impl Directory {
     pub fn new(test: &str) -> Self {
-        let name = format!("plimsoll-{test}-{}", std::process::id());
+        // Several tests of one process may give one name.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("plimsoll-{test}-{}-{number}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).unwrap();
         Self(directory)

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
@@ -19,7 +20,10 @@ pub struct Scene {
 
 impl Scene {
     pub fn new(name: &str) -> Self {
-        let name = format!("plimsoll-run-test-{name}-{}", std::process::id());
+        // Several tests of one process may have scenes of one name.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("plimsoll-run-test-{name}-{}-{number}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir_all(&directory).unwrap();
