@@ -422,16 +422,11 @@ impl<'a, 'b> Numbers<'a, 'b> {
     }
 
     fn add(&mut self, value: Value<'a>) {
-        if let Value::Bytes(bytes) = value
-            && self.only.is_empty()
-            && self.pieces.is_empty()
-        {
-            self.only = bytes;
-            return;
-        }
+        let is_first = self.only.is_empty() && self.pieces.is_empty();
         self.pieces
             .extend_from_slice(std::mem::take(&mut self.only));
         match value {
+            Value::Bytes(bytes) if is_first => self.only = bytes,
             Value::Bytes(bytes) => self.pieces.extend_from_slice(bytes),
             Value::Number(number) => varint::put(self.pieces, number),
             Value::Other => {}

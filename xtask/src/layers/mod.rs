@@ -6,6 +6,7 @@
 //! own, and from crates above its own crate. Code for one processor is in folders named `arch` or
 //! `os`. No crate is larger than its maximum.
 
+mod compilers;
 mod order;
 mod processors;
 mod resolve;
@@ -50,8 +51,8 @@ pub(crate) fn check(root: &Path, prints_edges: bool) -> Result<(), String> {
 }
 
 /// Returns a line for each pair of files of which the first imports from the second against the
-/// layers, for each mention of a processor outside `arch` and `os`, and for
-/// each crate that is too large. Calls `visit` with every import.
+/// layers, for each mention of a processor outside `arch` and `os`, for
+/// each crate that is too large, and for syntax that the oldest compiler lacks. Calls `visit` with every import.
 fn violations(root: &Path, visit: impl Fn(&Import<'_>)) -> Result<Vec<String>, String> {
     let order = Order::read(&root.join("ARCHITECTURE.md"))?;
     let mut crates = Vec::new();
@@ -90,6 +91,7 @@ fn violations(root: &Path, visit: impl Fn(&Import<'_>)) -> Result<Vec<String>, S
     let mut lines: Vec<String> = found.into_iter().map(line).collect();
     lines.extend(processors::violations(root, &folders)?);
     lines.extend(sizes::violations(root, &folders)?);
+    lines.extend(compilers::violations(root, &folders)?);
     Ok(lines)
 }
 

@@ -48,7 +48,7 @@ fn search(root: &Path, folder: &Path, found: &mut Vec<String>) -> Result<(), Str
     Ok(())
 }
 
-fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
+pub(super) fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |error| format!("{}: {error}", folder.display());
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {

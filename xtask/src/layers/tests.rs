@@ -211,3 +211,13 @@ fn a_crate_has_no_more_lines_than_its_maximum() {
         "{found}"
     );
 }
+
+#[test]
+fn conditions_are_those_of_the_oldest_compiler() {
+    let code = "pub struct Leaf; fn f(a: Option<u8>) { if let Some(b) = a && b > 0 {} }";
+    let project = Project::new("compilers", &[("low/src/leaf.rs", code)]);
+    assert_eq!(project.violations(), [""; 0], "a crate for a later one");
+    project.write("crates/low/Cargo.toml", "rust-version.workspace = true\n");
+    let expected = ["crates/low/src/leaf.rs: 1 conditions with `&&` and `let`"];
+    assert_eq!(project.violations(), expected);
+}

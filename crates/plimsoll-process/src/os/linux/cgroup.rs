@@ -253,10 +253,10 @@ impl GroupDirectories {
             }
         }
         let is_seen = groups.iter().any(|group| group.max == Some(least));
-        if let Some(top) = groups.last_mut()
-            && !is_seen
-            && least < NONE_FROM
-        {
+        if is_seen || least >= NONE_FROM {
+            return;
+        }
+        if let Some(top) = groups.last_mut() {
             let with_swap = stat.get("hierarchical_memsw_limit");
             let with_swap = with_swap.filter(|&both| both < NONE_FROM);
             top.max = Some(least);
