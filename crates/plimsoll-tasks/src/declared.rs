@@ -1,4 +1,4 @@
-//! Memory that the program declares: the figures of its own pools, operators and caches, beside what their code allocates.
+//! Memory that the program declares for its pools, operators and caches, beside what their code allocates.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -114,7 +114,7 @@ impl Declared {
         Self::create(name, None, true)
     }
 
-    /// Creates an account inside this one. Its path is that of this one, `/` and the name. Several accounts may have one path;
+    /// Creates an account inside this one. Its path is this one's path, `/` and the name. Several accounts may have one path;
     /// `/metrics` shows the sum of their figures.
     pub fn child(&self, name: &str) -> Self {
         Self::create(name, Some(self.clone()), self.0.sites.is_some())
@@ -408,20 +408,6 @@ pub struct DeclaredStats {
 }
 
 impl DeclaredStats {
-    /// Adds the figures of another account with the same path.
-    pub fn add(&mut self, other: &Self) {
-        for (to, from) in [
-            (&mut self.declared, other.declared),
-            (&mut self.own_declared, other.own_declared),
-            (&mut self.peak_declared, other.peak_declared),
-            (&mut self.allocated, other.allocated),
-            (&mut self.peak_allocated, other.peak_allocated),
-            (&mut self.excess, other.excess),
-        ] {
-            *to = to.saturating_add(from);
-        }
-    }
-
     /// Returns the bytes that are allocated beyond the declared ones; negative if more are declared.
     pub fn undeclared(&self) -> i64 {
         (self.allocated as i64).wrapping_sub(self.declared as i64)

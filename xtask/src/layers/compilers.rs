@@ -35,7 +35,7 @@ fn search(root: &Path, folder: &Path, found: &mut Vec<String>) -> Result<(), Str
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
             let text = fs::read_to_string(&path).map_err(|error| failed(&error))?;
-            // Text that is included into other files may be no file of its own.
+            // A file that is included into others may be a part only.
             let Ok(file) = syn::parse_file(&text) else {
                 continue;
             };

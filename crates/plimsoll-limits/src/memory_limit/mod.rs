@@ -30,7 +30,7 @@ pub fn bytes() -> Option<u64> {
 ///   includes memory that an allocator holds beyond its blocks and does not report, such as the C
 ///   library's, and memory that the program maps directly. It includes pages that were returned by `MADV_FREE` until
 ///   the kernel takes them;
-/// * if the limit is that of a control group, or a part of it: the memory of all processes of the group that the kernel
+/// * for the limit of a control group, or a part of it: the memory of all processes of the group that the kernel
 ///   cannot take back. It includes tmpfs, buffers of sockets and memory of the kernel, and no cached files.
 ///
 /// From 90 % of the limit on, Plimsoll returns memory that the allocator holds to the system

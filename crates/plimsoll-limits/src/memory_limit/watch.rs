@@ -122,7 +122,7 @@ struct Watcher {
     patience: Duration,
     /// The counted figure after memory was returned.
     counted: u64,
-    /// The control group whose memory is limited, if the limit is that of one.
+    /// The control group that has the limit, if one has it.
     group: Option<Group>,
 }
 

@@ -72,8 +72,6 @@ pub struct DeclaredStats {
 }
 
 impl DeclaredStats {
-    pub fn add(&mut self, _other: &Self) {}
-
     pub fn undeclared(&self) -> i64 {
         0
     }

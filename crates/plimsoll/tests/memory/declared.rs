@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use plimsoll::http;
 use plimsoll::stats::{Declared, declared, footprint};
@@ -111,6 +112,34 @@ fn a_footprint_agrees_with_its_parts() {
             memory.unallocated(),
             Some(resident as i64 - memory.allocated as i64)
         );
+    }
+    drop(kept);
+}
+
+/// The kernel's exact sum over all mappings.
+#[cfg(target_os = "linux")]
+fn resident_by_mappings() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kibibytes << 10)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn resident_memory_is_the_kernels_to_a_hundredth() {
+    let kept = black_box(vec![1_u8; 256 * MIB as usize]);
+    // Other tests allocate and free between the two readings.
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let (resident, exact) = (
+            footprint().resident.unwrap(),
+            resident_by_mappings().unwrap(),
+        );
+        if resident.abs_diff(exact) <= exact / 100 {
+            break;
+        }
+        assert!(Instant::now() < end, "{resident} {exact}");
     }
     drop(kept);
 }

@@ -281,7 +281,12 @@ fn declared() -> Vec<DeclaredStats> {
     for account in stats::declared().into_iter().filter(is_outer) {
         let has_room = points.len() < accounts;
         match points.iter_mut().find(|known| known.path == account.path) {
-            Some(known) => known.add(&account),
+            Some(known) => {
+                known.declared += account.declared;
+                known.peak_declared += account.peak_declared;
+                known.allocated += account.allocated;
+                known.peak_allocated += account.peak_allocated;
+            }
             None if has_room => points.push(account),
             None => {}
         }

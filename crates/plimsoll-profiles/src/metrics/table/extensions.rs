@@ -194,8 +194,8 @@ pub(super) const METRICS: [Metric; 59] = [
     ),
     value(
         "/plimsoll/memory/nearest-limit/left:bytes",
-        "Memory that is left up to the limit that is reached first: that of a control group, or of the machine. \
-         Without memory that the kernel takes back.",
+        "Memory that is left up to the limit of a control group or of the machine that is reached first. \
+         Memory that the kernel takes back counts as left.",
         |gathered| {
             gathered
                 .limits()

@@ -67,7 +67,7 @@ impl Trend {
     }
 }
 
-/// Returns the slope of points if that of both halves is the same.
+/// Returns the slope of points if both halves have about the same.
 fn steady_slope(points: &[(f64, f64)]) -> Option<f64> {
     if points.len() < MIN_READINGS {
         return None;
