@@ -68,6 +68,8 @@ pub struct PostMortem {
     pub without_stack: u64,
     /// The number of samples whose stack ends in code that could not be unwound.
     pub cut_stacks: u64,
+    /// The number of samples whose stack lacks frames, because it is deeper than the limit.
+    pub shortened_stacks: u64,
     /// The number of sampled blocks whose free was not recorded. The memory in use excludes them.
     pub untracked: u64,
     /// The number of children made by a raw system call that counted in the file until their next
@@ -154,6 +156,7 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
         table_full: table.overflowed,
         without_stack: header[word::WITHOUT_STACK],
         cut_stacks: header[word::CUT_STACKS],
+        shortened_stacks: header[word::SHORTENED_STACKS],
         untracked: header[word::UNTRACKED],
         strays: header[word::STRAYS],
         notes_lost: header[word::NOTES_LOST],
@@ -227,6 +230,17 @@ impl PostMortem {
             weight: sum.weight.saturating_add(amount.weight),
             bytes: sum.bytes.saturating_add(amount.bytes),
         })
+    }
+
+    /// Returns the bytes in use at the peak, estimated from samples. The counts bound the estimate if they are exact: at
+    /// least what is in use, and at most what was allocated.
+    pub fn estimated_peak(&self) -> u64 {
+        let at_peak = self.sites.iter().map(|site| site.at_peak.bytes);
+        let estimated = at_peak.fold(0, u64::saturating_add);
+        match self.strays {
+            0 => (estimated.min(self.heap.malloc_bytes)).max(self.heap.live_bytes()),
+            _ => estimated,
+        }
     }
 
     /// Returns the number of samples that were in progress at the end.

@@ -74,6 +74,8 @@ pub mod word {
     pub const HISTORY: usize = 28;
     /// The number of mappings that could not be recorded.
     pub const LOST_MAPPINGS: usize = 30;
+    /// The number of events whose stack is deeper than its limit.
+    pub const SHORTENED_STACKS: usize = 31;
     /// The first word of the [`super::Layout`].
     pub const LAYOUT: usize = 32;
     /// The size of the first size class in bytes. The sizes of the other classes follow;

@@ -203,8 +203,6 @@ impl PostMortem {
     /// Returns the profile's comments: how the process ended, exact totals, and losses.
     fn comments(&self) -> Vec<String> {
         let (heap, estimated) = (&self.heap, self.estimated_in_use());
-        let peak = self.sites.iter().map(|site| site.at_peak.bytes);
-        let peak = peak.fold(0, u64::saturating_add);
         let ended = match self.ended {
             Ended::Running => "is still running: these are its current counts",
             Ended::Exit(_) => "ended by exit, at that time",
@@ -230,19 +228,23 @@ impl PostMortem {
                 "plimsoll: allocated: {} bytes in {} objects {exactly}; freed: {} bytes in {} objects",
                 heap.malloc_bytes, heap.mallocs, heap.free_bytes, heap.frees,
             ),
-            format!("plimsoll: at the peak: {peak} bytes in use, estimated"),
+            format!(
+                "plimsoll: at the peak: {} bytes in use, estimated",
+                self.estimated_peak()
+            ),
             format!(
                 "plimsoll: in flight at the end: {} samples, {} operations of several counts; parts of these may be missing",
                 self.in_flight(),
                 self.threads_counting,
             ),
             format!(
-                "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} sampled blocks untracked, {} modules or sets of labels; {} stacks cut at code that cannot be unwound",
+                "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} sampled blocks untracked, {} modules or sets of labels; {} stacks cut at code that cannot be unwound, {} shortened to the maximum depth",
                 self.without_stack,
                 self.table_full,
                 self.untracked,
                 self.notes_lost,
-                self.cut_stacks
+                self.cut_stacks,
+                self.shortened_stacks
             ),
         ];
         if self.strays > 0 {

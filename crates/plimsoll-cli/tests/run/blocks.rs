@@ -369,3 +369,30 @@ fn blocks_may_be_released_by_ways_that_are_not_interposed() {
         assert!(number(&report, "peak_bytes") < 1 << 34, "{report}");
     }
 }
+
+/// Blocks that are too large for the memory of sampled blocks are exact as well if each is sampled.
+#[test]
+fn many_large_blocks_are_exact_if_each_is_sampled() {
+    let scene = Scene::new("many-large");
+    let source = "
+        #include <stdlib.h>
+        char *kept[200000];
+        __attribute__((noinline)) void keep(void) {
+            for (int i = 0; i < 200000; i++)
+                kept[i] = malloc(40000);
+        }
+        int main(void) {
+            keep();
+            return 0;
+        }";
+    let program = scene.c("large", source);
+    let output = run(&["--heap-rate", "1"], program, &[]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    let keep = crate::table::row(&text, "keep < main");
+    assert_eq!(keep.number("calls"), 200_000.0, "{text}");
+    assert!((keep.number("at exit") - 8e9).abs() < 0.01 * 8e9, "{text}");
+    assert!(
+        !text.contains("others, and blocks that were not sampled"),
+        "{text}"
+    );
+}

@@ -92,8 +92,12 @@ fn a_deep_recursion_of_a_killed_program_is_under_its_root() {
     let directory = scene.path("files");
     std::fs::create_dir(&directory).unwrap();
     let postmortem = format!("--postmortem={}", directory.display());
-    let options = ["--heap-rate", "1", &postmortem];
-    run(&options, program, &["5000", "kill"]).output().unwrap();
+    let options = ["--heap-rate", "1", "--json", &postmortem];
+    let output = run(&options, program, &["5000", "kill"]).output().unwrap();
+    let (errors, reports) = reports(&output);
+    assert_eq!((reports.len(), &*errors), (1, ""));
+    let shortened = number(&reports[0], "shortened_stacks");
+    assert!((100..110).contains(&shortened), "{shortened}");
     let files = std::fs::read_dir(&directory).unwrap();
     let files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     assert_eq!(files.len(), 1, "{files:?}");

@@ -197,6 +197,45 @@ fn files_in_a_named_directory_outlive_the_launcher() {
     assert!(left.heap.mallocs > 0);
 }
 
+const HAS_LARGE_CHILD: &str = r#"
+    #include <signal.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    int main(void) {
+        memset(malloc(1 << 20), 1, 1 << 20);
+        if (fork() == 0) {
+            volatile char *large = malloc(200 << 20);
+            for (int i = 0; i < 200 << 20; i += 4096)
+                large[i] = 1;
+            _exit(0);
+        }
+        wait(NULL);
+        usleep(300000);
+        raise(SIGKILL);
+    }"#;
+
+/// The kernel's maximum for an ended process includes the children for which it waited.
+#[test]
+fn a_killed_program_does_not_have_the_memory_of_its_child() {
+    let scene = Scene::new("killed-parent");
+    let program = scene.c("parent", HAS_LARGE_CHILD);
+    let output = run(&["--postmortem", "--json"], &program, &[])
+        .output()
+        .unwrap();
+    let resident = number(&reports(&output).1[0], "resident_bytes");
+    assert!((1 << 20..100 << 20).contains(&resident), "{resident}");
+    let output = run(&["--postmortem"], &program, &[]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    let peak = text
+        .lines()
+        .find(|line| line.starts_with("  peak  "))
+        .unwrap();
+    assert!(peak.contains(" or up to 20"), "{peak}");
+    assert!(peak.contains(" unless a child reached that"), "{peak}");
+}
+
 /// Touches 146 MiB between two readings of the launcher, and is killed.
 const FAST: &str = r#"
     #include <signal.h>

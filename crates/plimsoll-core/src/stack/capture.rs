@@ -245,6 +245,7 @@ fn count_if_cut(end: End, frames: usize) {
         // A stack that was not walked has no frames, or the caller's alone.
         End::Full if frames > 1 => {
             SHORTENED_STACKS.fetch_add(1, Ordering::Relaxed);
+            postmortem_file::count_shortened_stack();
         }
         End::Full | End::Outermost => {}
     }

@@ -21,6 +21,8 @@ pub struct Ended {
     /// The peak resident memory in bytes, of the program and of the children for which it waited. 0 if it is not above
     /// the command's own: the kernel counts the memory before `exec` as well.
     pub resident: u64,
+    /// Whether it waited for children, so that `resident` may be that of one.
+    pub has_waited: bool,
 }
 
 /// Returns the signals that are forwarded. Those that the kernel sends are not, except `SIGALRM`: a
@@ -270,6 +272,7 @@ impl Running {
             unsafe { libc::raise(libc::SIGSTOP) };
         }
         ends();
+        let has_waited = has_waited(process);
         CHILD.store(0, Ordering::Relaxed);
         let mut status = 0;
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -292,8 +295,24 @@ impl Running {
                 all if all > self.own_resident => all,
                 _ => 0,
             },
+            has_waited,
         })
     }
+}
+
+/// Returns whether a process has waited for children: each of them has caused page faults. `false` if that is unknown.
+fn has_waited(process: u32) -> bool {
+    // Behind the name of the program, which may contain anything: state, parent, group, session, terminal, its group, flags,
+    // page faults, those of children.
+    const FAULTS_OF_CHILDREN: usize = 8;
+    let faults = || {
+        let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        let (_, numbers) = stat.rsplit_once(") ")?;
+        let number = numbers.split(' ').nth(FAULTS_OF_CHILDREN)?;
+        number.parse::<u64>().ok()
+    };
+    faults().is_some_and(|faults| faults > 0)
 }
 
 /// Returns the peak resident memory in bytes.

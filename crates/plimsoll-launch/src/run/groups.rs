@@ -33,6 +33,8 @@ pub struct Group {
     /// Whether processes inherited blocks at a fork. They may free these, so the sums of blocks in use
     /// mean nothing.
     has_forked: bool,
+    /// Whether each process freed only blocks whose allocations it counted, so that the sum of what they have in use is exact.
+    is_whole: bool,
 }
 
 impl Group {
@@ -64,6 +66,7 @@ impl Group {
             },
             largest: first.id(),
             has_forked: false,
+            is_whole: true,
         }
     }
 
@@ -73,6 +76,7 @@ impl Group {
             self.largest = of.id();
         }
         self.has_forked |= of.inherited.is_some();
+        self.is_whole &= of.is_whole();
         self.total.add(of);
     }
 
@@ -82,6 +86,10 @@ impl Group {
 
     pub fn has(&self, process: Id) -> bool {
         self.processes.contains(&process)
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     pub fn was_killed(&self) -> bool {

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plimsoll_postmortem::{Amount, Ended, MappingSite, PostMortem};
+use plimsoll_postmortem::{Ended, MappingSite, PostMortem};
 use plimsoll_symbolize::Detail;
 
 use super::found_reports::{self, namespace_of_this_process};
@@ -201,7 +201,7 @@ fn parse(bytes: &[u8]) -> Option<Profile> {
 }
 
 /// The numbers that a post-mortem file does not contain.
-const UNKNOWN: [&str; 19] = [
+const UNKNOWN: [&str; 18] = [
     "parent",
     "arguments",
     "cpu_seconds",
@@ -217,7 +217,6 @@ const UNKNOWN: [&str; 19] = [
     "contended_releases",
     "blamed_ns",
     "lost_waits",
-    "shortened_stacks",
     "own_bytes",
     "peak_resident",
     "memory",
@@ -234,8 +233,6 @@ pub fn json(numbers: &Numbers) -> serde_json::Value {
 
 /// Returns the known numbers. Those in [`UNKNOWN`] are 0 and must not be shown.
 fn numbers(id: Id, left: &PostMortem) -> Numbers {
-    let at_peak = left.sites.iter().map(|site| site.at_peak);
-    let peak = at_peak.fold(0_u64, |sum, Amount { bytes, .. }| sum.saturating_add(bytes));
     let heap = &left.heap;
     let mapped = |of: fn(&MappingSite) -> u64| {
         let counts = left.mappings.iter().map(of);
@@ -263,8 +260,7 @@ fn numbers(id: Id, left: &PostMortem) -> Numbers {
         frees: heap.frees,
         malloc_bytes: heap.malloc_bytes,
         free_bytes: heap.free_bytes,
-        // An estimate, between two exact bounds.
-        peak_bytes: peak.min(heap.malloc_bytes).max(heap.live_bytes()),
+        peak_bytes: left.estimated_peak(),
         peak_estimated: true,
         exact: left.threads_counting == 0 && !left.damaged,
         classes: classes
@@ -278,6 +274,7 @@ fn numbers(id: Id, left: &PostMortem) -> Numbers {
         ],
         without_stack: left.without_stack,
         cut_stacks: left.cut_stacks,
+        shortened_stacks: left.shortened_stacks,
         table_full: left.table_full,
         untracked: left.untracked,
         mappings: mapped(MappingSite::mappings),

@@ -83,13 +83,11 @@ impl Question {
     /// Returns the total by the exact counts, if they have it.
     fn exact_total(self, process: &Process) -> Option<u64> {
         let numbers = &process.numbers;
-        // A forked child may free blocks of its parent.
-        let is_whole = !process.is_sum && numbers.inherited.is_none() && numbers.unobserved() == 0;
         match self {
             _ if !numbers.exact => None,
-            // An estimated peak lies between exact bounds.
-            Self::AtPeak => is_whole.then_some(numbers.peak_bytes),
-            Self::AtExit => is_whole.then_some(numbers.live_bytes()),
+            // An estimated peak lies between exact bounds. Several processes had their peaks at different times.
+            Self::AtPeak => (process.is_whole && !process.is_sum).then_some(numbers.peak_bytes),
+            Self::AtExit => process.is_whole.then_some(numbers.live_bytes()),
             Self::Allocated => Some(numbers.malloc_bytes),
             Self::Calls => Some(numbers.mallocs),
             Self::Resident | Self::Temporary => None,

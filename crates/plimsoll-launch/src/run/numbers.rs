@@ -318,11 +318,18 @@ impl Numbers {
             .classes
             .iter()
             .map(|&[_, mallocs, frees]| (mallocs, frees));
-        let large = (self.large[0], self.large[1]);
+        let [mallocs, frees, malloc_bytes, free_bytes] = self.large;
+        let large = frees.saturating_sub(mallocs);
+        // Large blocks of other sizes than the allocated ones: at least one.
+        let large = large.max(u64::from(free_bytes > malloc_bytes));
         classes
-            .chain([large])
             .map(|(mallocs, frees)| frees.saturating_sub(mallocs))
-            .fold(0, u64::saturating_add)
+            .fold(large, u64::saturating_add)
+    }
+
+    /// Returns whether the process freed only blocks whose allocations it counted, so that its memory in use is known.
+    pub fn is_whole(&self) -> bool {
+        self.inherited.is_none() && self.unobserved() == 0
     }
 
     /// Returns how much of the allocated memory was freed, for people. A forked child also frees blocks that it inherited,
@@ -394,6 +401,9 @@ mod tests {
             (balanced.unobserved(), &*balanced.freed(false)),
             (0, "50.0 % freed")
         );
+        // As many large blocks were freed as allocated, but larger ones.
+        let larger = numbers(&[[8, 5, 5]], [2, 2, 80_000, 200_000_000]);
+        assert_eq!(larger.unobserved(), 1);
         // Blocks of one class do not make up for those of another.
         let strange = numbers(&[[8, 5, 0], [16, 3, 5]], [1, 2, 9, 9]);
         assert_eq!(strange.unobserved(), 3);

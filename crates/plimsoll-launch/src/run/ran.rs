@@ -48,11 +48,19 @@ impl Ran {
 
     /// Returns the highest resident memory of the program in bytes. The kernel's figure for an ended
     /// process includes the programs that it executed before, and children for which it waited. So it is
-    /// used only if the process did not report its own.
+    /// used only if the process did not report its own, and then if there were no such children, or nothing else is known.
     pub fn peak(&self, numbers: &Numbers) -> u64 {
         match numbers.peak_resident {
+            0 if self.ended.has_waited && self.course.peak != 0 => self.course.peak,
             0 => self.course.peak.max(self.ended.resident),
             peak => self.course.peak.max(peak),
         }
+    }
+
+    /// Returns the kernel's figure if it is higher than the known one, and may be that of a child.
+    pub fn peak_with_children(&self, numbers: &Numbers) -> Option<u64> {
+        let is_unknown = numbers.peak_resident == 0 && self.ended.has_waited;
+        let kernels = self.ended.resident;
+        (is_unknown && kernels > self.peak(numbers)).then_some(kernels)
     }
 }

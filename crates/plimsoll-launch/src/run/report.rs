@@ -148,6 +148,7 @@ fn report_ended(
             let profiles = output.profiles(&[numbers.id()]);
             output.put(
                 &Process {
+                    is_whole: numbers.is_whole(),
                     numbers,
                     is_sum: false,
                     profiles,
@@ -161,6 +162,7 @@ fn report_ended(
             let numbers = killed.numbers;
             output.put(
                 &Process {
+                    is_whole: numbers.is_whole(),
                     numbers,
                     is_sum: false,
                     profiles,
@@ -373,6 +375,7 @@ impl Output<'_> {
         let process = Process {
             numbers: group.total.clone(),
             is_sum: true,
+            is_whole: group.is_whole(),
             profiles,
         };
         let text = groups::text(group, &process, ran, unseen, self.arguments);

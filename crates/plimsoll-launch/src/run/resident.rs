@@ -113,6 +113,7 @@ fn write_highest(
         )?;
     }
     let peak = peak(numbers, ran);
+    let with_children = ran.and_then(|ran| ran.peak_with_children(numbers));
     match course.filter(|course| course.highest.resident() != 0) {
         Some(course) => {
             let highest = &course.highest;
@@ -120,6 +121,14 @@ fn write_highest(
             let read = match bytes(highest.resident()) {
                 read if read == bytes(peak) => String::new(),
                 read => format!("; the highest reading: {read}"),
+            };
+            // The maximum may lie between two readings here, too.
+            let read = match with_children {
+                Some(most) => format!(
+                    "{read}, or up to {} unless a child reached that,",
+                    bytes(most)
+                ),
+                None => read,
             };
             writeln!(
                 to,

@@ -20,6 +20,8 @@ pub struct Process {
     pub numbers: Numbers,
     /// Whether the numbers are sums over several processes.
     pub is_sum: bool,
+    /// Whether the memory in use at the end is known: each process freed only blocks whose allocations it counted.
+    pub is_whole: bool,
     pub profiles: HashMap<&'static str, Profile>,
 }
 
@@ -197,7 +199,7 @@ pub fn put_lost(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
         ),
         (
             numbers.shortened_stacks,
-            "parts of stacks that are deeper than 128 frames",
+            "parts of stacks that are deeper than their maximum",
         ),
     ];
     let lost = lost.into_iter().filter(|&(number, _)| number != 0);
@@ -328,7 +330,10 @@ fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
         };
         writeln!(to, "{title}: {}{by}", unit(total.unsigned_abs()))?;
         if estimate.is_too_weak() {
-            writeln!(to, "  too few samples to name its sites")?;
+            writeln!(
+                to,
+                "  too few samples to name its sites: a longer run or a higher rate takes more"
+            )?;
             continue;
         }
         let is_large = |site: &&Site| site.value as f64 >= MIN_SHARE * total as f64;

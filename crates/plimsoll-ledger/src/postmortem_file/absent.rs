@@ -65,6 +65,8 @@ pub fn count_without_stack() {}
 
 pub fn count_cut_stack() {}
 
+pub fn count_shortened_stack() {}
+
 pub fn count_untracked() {}
 
 pub fn count_lost_mapping() {}

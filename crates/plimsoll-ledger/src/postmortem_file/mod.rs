@@ -276,6 +276,13 @@ pub fn count_cut_stack() {
     }
 }
 
+/// Counts an event whose stack is deeper than its limit. For hooks.
+pub fn count_shortened_stack() {
+    if let Some(header) = header() {
+        header[word::SHORTENED_STACKS].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Counts a sampled block whose free will not be noticed. For hooks.
 pub fn count_untracked() {
     if let Some(header) = header() {
