@@ -59,7 +59,11 @@ pub(super) fn divide(
             let shares = shares(&figures, &sampled, of).into_iter();
             shares.map(of_site).collect()
         };
-        (free, slack) = (by_size(&ClassSpace::sparse), by_size(&kept));
+        free = by_size(&ClassSpace::sparse);
+        // What is given out and not the program's may be blocks of other code.
+        if !is_mixed {
+            slack = by_size(&kept);
+        }
     } else if is_over_c {
         slack.extend(sites.iter().map(|site| {
             let objects = site.in_use().objects().max(0) as u64;

@@ -53,6 +53,8 @@ pub(super) struct Known {
     pub(super) sampled: Range<usize>,
     /// Ranges in which the program's allocator keeps blocks.
     pub(super) blocks: Vec<Range<usize>>,
+    /// Whether C code has blocks in the same ranges.
+    pub(super) is_shared_with_c: bool,
     pub(super) structures: Vec<Range<usize>>,
     /// The backend, which recognizes its structures by their first words.
     pub(super) backend: Option<&'static dyn Backend>,

@@ -109,7 +109,8 @@ pub struct Row {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// The kernel reported it for the owner's mappings.
+    /// The kernel reported it for the owner's mappings. Those of the program's allocator are divided by what the ledger and
+    /// the allocator count; large blocks whose pages are not all resident are estimated.
     Measured,
     /// The owner reported it: an [`Account`](super::Account), or the ledger for blocks of an
     /// allocator whose mappings are unknown.
@@ -280,6 +281,8 @@ fn free_pages(pages: &Pages) -> Option<(&'static str, u64)> {
 /// of a block of the allocator.
 fn known(probe: Option<usize>) -> (Known, Pages) {
     let [mut blocks, mut structures] = [Vec::new(), Vec::new()];
+    // Before the allocator lists its memory, which contains the block if C code uses that allocator.
+    let of_c = BlockOfC::new();
     let backend = backend().filter(|backend| {
         backend.visit_memory(&mut |held, range| match held {
             Usage::Blocks => blocks.push(range),
@@ -302,6 +305,8 @@ fn known(probe: Option<usize>) -> (Known, Pages) {
     let stacks = classify::separate(stacks.collect());
     let plimsoll = of_plimsoll();
     let blocks = classify::disjoint(blocks);
+    let is_shared_with_c =
+        !counts_all() && blocks.iter().any(|part| part.contains(&of_c.address()));
     let structures = classify::disjoint(structures);
     let others = [
         &plimsoll[..],
@@ -314,6 +319,7 @@ fn known(probe: Option<usize>) -> (Known, Pages) {
     let known = Known {
         mapped: classify::mapped_without(mappings::all(probe), &others),
         blocks,
+        is_shared_with_c,
         structures,
         backend,
         plimsoll,
@@ -469,6 +475,7 @@ impl HeapUse {
             None if owner == Some(Owner::CHeap) && !counts_all() && heap.mallocs > 0 => {
                 Others::Unknown
             }
+            None if owner == Some(Owner::Blocks) && known.is_shared_with_c => Others::Unknown,
             None => Others::NONE,
         };
         Self {
@@ -477,6 +484,28 @@ impl HeapUse {
             in_use,
             others,
         }
+    }
+}
+
+/// A block that `malloc` gave to this thread, until it is dropped.
+struct BlockOfC(*mut libc::c_void);
+
+impl BlockOfC {
+    fn new() -> Self {
+        // SAFETY: the function has no preconditions.
+        Self(unsafe { libc::malloc(64) })
+    }
+
+    /// Returns the address; 0 if there was no memory.
+    fn address(&self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Drop for BlockOfC {
+    fn drop(&mut self) {
+        // SAFETY: the block is of `malloc`, or null.
+        unsafe { libc::free(self.0) };
     }
 }
 

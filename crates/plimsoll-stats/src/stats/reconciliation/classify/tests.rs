@@ -66,6 +66,7 @@ fn each_mapping_goes_to_its_owner_and_the_rest_is_unowned() {
             of_program(range(14), true),
         ],
         blocks: vec![range(15)],
+        is_shared_with_c: false,
         structures: vec![range(16)],
         backend: None,
     };
