@@ -21,7 +21,7 @@
 //!
 //! Each set is stored once and never freed, so that a label adds no cost to an event. Use labels
 //! with some hundreds of values, such as tenants and routes, not request numbers. The bounds are
-//! [`MAX_SETS`], and 16 MiB of keys and values; each is cut at 1 KiB. Work under one more set has the label
+//! [`MAX_SETS`], and 16 MiB of labels; keys and values are cut at 1 KiB. Work under one more set has the label
 //! `labels` with the value `[other labels]` alone: it is charged to no other tenant. Such sets are counted in
 //! [`LostEvents::labels`](crate::profile::LostEvents::labels), and the first one is a warning on standard error.
 //!

@@ -1,5 +1,5 @@
-//! The sets of labels, by number. They are never freed, since events of any age refer to them. So their number and the bytes
-//! of their texts are bounded. Beyond a bound, all further sets are one, [`OTHER`].
+//! The sets of labels, by number. They are never freed, since events of any age refer to them. So their number and their
+//! bytes are bounded. Beyond a bound, all further sets are one, [`OTHER`].
 
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
@@ -18,8 +18,11 @@ pub(super) const MAX_SETS: usize = 1 << 16;
 /// The maximum length of a key or a value in bytes. A longer one is cut.
 pub(super) const MAX_TEXT: usize = 1 << 10;
 
-/// The maximum length of the keys and values of all sets together, in bytes.
+/// The maximum memory of the labels of all sets together, in bytes: texts, and what [`LABEL`] states.
 pub(super) const MAX_BYTES: usize = 16 << 20;
+
+/// The memory of a label beside its texts, in bytes: references to them in a set.
+pub(super) const LABEL: usize = size_of::<(&str, &str)>();
 
 /// The number of the set for all sets beyond the bounds.
 const OTHER: u32 = MAX_SETS as u32 - 1;
@@ -40,7 +43,7 @@ static BLOCKS: [AtomicPtr<[AtomicPtr<Set>; BLOCK]>; MAX_SETS / BLOCK] =
 #[derive(Default)]
 pub struct Known {
     numbers: Option<HashMap<Set, u32>>,
-    /// The bytes of their keys and values.
+    /// The memory of their labels.
     bytes: usize,
 }
 
@@ -100,7 +103,7 @@ pub(super) fn number_of(labels: &[(&str, &str)]) -> u32 {
     let number = numbers.len() as u32 + 1;
     let length: usize = sorted
         .iter()
-        .map(|(key, value)| key.len() + value.len())
+        .map(|(key, value)| LABEL + key.len() + value.len())
         .sum();
     if number < OTHER && *bytes + length <= MAX_BYTES {
         *bytes += length;
@@ -114,7 +117,7 @@ pub(super) fn number_of(labels: &[(&str, &str)]) -> u32 {
     drop(known);
     if is_first {
         warning::warn(format_args!(
-            "there are {} sets of labels, and at most {} with texts of {MAX_BYTES} bytes are kept: further ones are {OTHER_LABELS}; use labels with some hundreds of values",
+            "there are {} sets of labels, and at most {} with {MAX_BYTES} bytes are kept: further ones are {OTHER_LABELS}; use labels with some hundreds of values",
             number - 1,
             OTHER - 1,
         ));
@@ -133,7 +136,14 @@ fn cut(text: &str) -> &str {
 
 /// Stores a copy of a set under a number, for good.
 fn store(number: u32, labels: &[(&str, &str)]) -> Set {
-    let kept = |text: &str| -> &'static str { Box::leak(text.into()) };
+    // One block for all texts.
+    let texts = labels.iter().flat_map(|&(key, value)| [key, value]);
+    let mut rest: &'static str = Box::leak(texts.collect::<String>().into());
+    let mut kept = |text: &str| {
+        let (first, others) = rest.split_at(text.len());
+        rest = others;
+        first
+    };
     let set: Vec<_> = labels
         .iter()
         .map(|&(key, value)| (kept(key), kept(value)))
