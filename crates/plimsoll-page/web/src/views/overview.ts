@@ -188,8 +188,9 @@ export class Overview implements View {
   }
 
   private showResident(data: ChartData, heap: (number | null)[], own: (number | null)[], resident: (number | null)[], declared: (number | null)[]): void {
-    const heapPart = heap.map((value, i) => least(value, resident[i]!));
-    const ownPart = own.map((value, i) => least(value, resident[i] == null ? null : resident[i]! - (heapPart[i] ?? 0)));
+    // The heap may have more than is resident: pages that were never touched.
+    const ownPart = own.map((value, i) => least(value, resident[i]!));
+    const heapPart = heap.map((value, i) => least(value, resident[i] == null ? null : resident[i]! - (ownPart[i] ?? 0)));
     const lower = heapPart.map((value, i) => (value === null ? null : value + (ownPart[i] ?? 0)));
     const rest = resident.map((value, i) => (value === null ? null : value - (lower[i] ?? 0)));
     const legend = [rest, ownPart, heapPart, declared];
