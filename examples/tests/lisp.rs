@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 
 mod running;
 
-use running::{Running, built, go};
+use plimsoll_testkit::tools::go;
+use running::{Running, built};
 
 fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("lisp/programs")

@@ -5,7 +5,8 @@ mod running;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use running::{Running, get, go};
+use plimsoll_testkit::tools::go;
+use running::{Running, get};
 
 #[test]
 fn the_running_example_serves_its_profiles() {

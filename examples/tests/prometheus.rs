@@ -7,7 +7,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use running::prometheus::{Prometheus, program};
+use plimsoll_testkit::tools::prometheus as program;
+use running::prometheus::Prometheus;
 use running::{Running, get};
 
 /// Starts a server that scrapes one target twice a second.

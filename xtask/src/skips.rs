@@ -40,3 +40,40 @@ fn skipped_tests_are_counted() {
         unexpected.join("\n")
     );
 }
+
+/// A test that says in other words that it does not run is not counted.
+#[test]
+fn skips_are_stated_by_the_macro() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let mut waiting = vec![
+        std::path::PathBuf::from(root).join("crates"),
+        std::path::PathBuf::from(root).join("examples/tests"),
+    ];
+    let words = [
+        "skipped",
+        "not tried",
+        "was not found",
+        "is not set",
+        "not installed",
+    ];
+    let mut found = Vec::new();
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).unwrap();
+            waiting.extend(entries.map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        let is_test = path.components().any(|part| part.as_os_str() == "tests");
+        if !is_test || path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.to_lowercase();
+            if line.contains("println!(") && words.iter().any(|words| line.contains(words)) {
+                found.push(format!("{}:{number}: {}", path.display(), line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "use skip!:\n{}", found.join("\n"));
+}

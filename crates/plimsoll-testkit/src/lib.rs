@@ -15,3 +15,4 @@ pub mod os;
 pub mod page;
 pub mod pprof;
 pub mod skips;
+pub mod tools;

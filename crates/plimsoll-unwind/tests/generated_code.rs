@@ -38,9 +38,6 @@ const OUTER: &[u8] = &[
     0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0xff, 0xd0, 0x5d, 0xc3,
 ];
 
-/// Whether this processor executes the code.
-const IS_PROCESSORS_CODE: bool = cfg!(target_arch = "x86_64");
-
 /// Maps code for good, and returns its address.
 fn generate(code: &[u8]) -> usize {
     // SAFETY: a new mapping has space for the code.
@@ -91,10 +88,8 @@ fn walk_below(code: usize, callee: usize, argument: usize) -> (Vec<usize>, Walk)
 }
 
 #[test]
+#[cfg_attr(not(target_arch = "x86_64"), ignore = "the machine code is for x86-64")]
 fn walks_go_on_through_generated_code() {
-    if !IS_PROCESSORS_CODE {
-        return eprintln!("skipped: the machine code is for x86-64");
-    }
     let here = walk_here as extern "C" fn() as usize;
     for code in [WITH_RECORD, WITHOUT_RECORD] {
         let code = generate(code);
@@ -111,10 +106,8 @@ fn walks_go_on_through_generated_code() {
 }
 
 #[test]
+#[cfg_attr(not(target_arch = "x86_64"), ignore = "the machine code is for x86-64")]
 fn a_frame_pointer_that_points_elsewhere_ends_the_walk() {
-    if !IS_PROCESSORS_CODE {
-        return eprintln!("skipped: the machine code is for x86-64");
-    }
     let here = walk_here as extern "C" fn() as usize;
     for code in [OTHER_VALUE, NO_STACK, LAST_WORD] {
         let (frames, walk) = walk_below(generate(code), here, 0);

@@ -277,8 +277,7 @@ fn trace(directory: &Path, argument: Option<&str>, settings: &str) -> String {
 #[test]
 fn each_part_makes_the_system_calls_of_its_row() {
     if Command::new("strace").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: strace is not installed, so the table of system calls is not compared");
-        return;
+        return plimsoll_testkit::skip!("strace is not installed");
     }
     let directory = env::temp_dir().join(format!("plimsoll-system-calls-{}", std::process::id()));
     fs::create_dir_all(&directory).expect("a directory");

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
+use plimsoll_testkit::tools::prometheus as program;
 use serde_json::Value;
 
 use crate::contrib::{Pod, document, documents, list, path, string, text};
-use crate::running::prometheus::program;
 
 pub const RULES: &str = "contrib/prometheus/rules.yml";
 const TESTS: &str = "contrib/prometheus/rules_test.yml";

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use plimsoll_testkit::tools::prometheus as program;
 use serde_json::{Value, json};
 
 use crate::contrib::{self, Pod, document, list, string, text};
@@ -12,7 +13,7 @@ use crate::dashboard::{self, DASHBOARD};
 use crate::discovery;
 use crate::rules::{self, RULES, promtool};
 use crate::running::Running;
-use crate::running::prometheus::{HANG, Prometheus, escaped, program};
+use crate::running::prometheus::{HANG, Prometheus, escaped};
 use crate::service;
 
 const CONFIG: &str = "contrib/prometheus/prometheus.yml";

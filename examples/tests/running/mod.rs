@@ -125,17 +125,3 @@ pub fn built(name: &str) -> PathBuf {
     examples::build(env!("CARGO_MANIFEST_DIR"), &arguments);
     examples::path(name)
 }
-
-/// Returns Go's command, if there is one: `PLIMSOLL_GO`, or `go` in `PATH`.
-pub fn go() -> Option<PathBuf> {
-    let promised = std::env::var_os("PLIMSOLL_GO");
-    let go = PathBuf::from(promised.as_deref().unwrap_or("go".as_ref()));
-    match Command::new(&go).arg("version").output() {
-        Ok(output) if output.status.success() => Some(go),
-        _ if promised.is_some() => panic!("PLIMSOLL_GO={} does not run", go.display()),
-        _ => {
-            eprintln!("go was not found: its tool is not tried");
-            None
-        }
-    }
-}

@@ -14,21 +14,6 @@ use super::get;
 /// The time after which a test fails as hanging.
 pub const HANG: Duration = Duration::from_secs(60);
 
-/// Returns the path of a program of Prometheus, or `None` if it is missing and the variable is not
-/// set.
-pub fn program(name: &str) -> Option<PathBuf> {
-    let promised = std::env::var_os("PLIMSOLL_PROMETHEUS").map(PathBuf::from);
-    let path = promised.as_deref().unwrap_or("".as_ref()).join(name);
-    match Command::new(&path).arg("--version").output() {
-        Ok(output) if output.status.success() => Some(path),
-        _ if promised.is_some() => panic!("{} does not run", path.display()),
-        _ => {
-            eprintln!("{name} was not found: it is not tried (Debian's package is `prometheus`)");
-            None
-        }
-    }
-}
-
 /// A running server; killed on drop.
 pub struct Prometheus {
     process: Child,

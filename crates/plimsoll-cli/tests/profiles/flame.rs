@@ -1,11 +1,12 @@
 //! Flame graphs and reports for browsers are single files, and their interactive functions work.
 //! `PLIMSOLL_CHROMIUM` names the Chromium program; without that variable, the browser is not tried.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use base64::Engine;
 use plimsoll_pprof::{Limits, Profile};
+use plimsoll_testkit::tools::chromium;
 use serde_json::Value;
 
 use crate::command::{Directory, failure_of, stdout_of};
@@ -216,15 +217,6 @@ fn narrow_frames_are_omitted_and_the_rest_is_right() {
     assert!(text.contains("<title>wide\n"));
     assert!(!text.contains("narrow1"));
     assert!(text.len() < 20_000);
-}
-
-/// Returns the browser, or `None` if the variable is not set.
-fn chromium() -> Option<PathBuf> {
-    let promised = std::env::var_os("PLIMSOLL_CHROMIUM").map(PathBuf::from);
-    if promised.is_none() {
-        eprintln!("PLIMSOLL_CHROMIUM is not set: no browser is tried");
-    }
-    promised
 }
 
 /// A script that uses a flame graph as a user does and checks the results. It writes the outcome to

@@ -2,25 +2,13 @@
 //! command `go`, which is otherwise searched in `PATH`. Without Go, a test fails only if that
 //! variable is set.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use plimsoll_testkit::tools::go;
 
 use crate::command::{Directory, stdout_of};
 use crate::proto::Writer;
-
-/// Returns the command `go`, or `None` if it is missing and `PLIMSOLL_GO` is not set.
-fn go() -> Option<PathBuf> {
-    let promised = std::env::var_os("PLIMSOLL_GO");
-    let go = PathBuf::from(promised.as_deref().unwrap_or("go".as_ref()));
-    match Command::new(&go).arg("version").output() {
-        Ok(output) if output.status.success() => Some(go),
-        _ if promised.is_some() => panic!("PLIMSOLL_GO={} does not run", go.display()),
-        _ => {
-            eprintln!("go was not found: its tool is not compared with");
-            None
-        }
-    }
-}
 
 fn pprof(go: &Path, arguments: &[&str]) -> String {
     let output = Command::new(go)

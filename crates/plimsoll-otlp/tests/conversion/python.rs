@@ -8,7 +8,9 @@ use std::process::Command;
 /// If the named Python fails.
 pub(crate) fn decoded(name: &str, body: &[u8]) -> Option<Vec<String>> {
     let Some(python) = std::env::var_os("PLIMSOLL_OTLP_PYTHON") else {
-        eprintln!("PLIMSOLL_OTLP_PYTHON is not set: only the crate opentelemetry-proto decodes");
+        plimsoll_testkit::skip!(
+            "PLIMSOLL_OTLP_PYTHON is not set: only the crate opentelemetry-proto decodes"
+        );
         return None;
     };
     let file = std::env::temp_dir().join(format!("plimsoll-otlp-{}-{name}", std::process::id()));

@@ -337,8 +337,7 @@ fn arenas_have_huge_pages_where_mimallocs_have_them() {
     const NAME: &str = "arenas_have_huge_pages_where_mimallocs_have_them";
     const EXPECTED: &str = "PLIMSOLL_TEST_EXPECTED";
     if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
-        eprintln!("skipped: the kernel has no transparent huge pages");
-        return;
+        return plimsoll_testkit::skip!("the kernel has no transparent huge pages");
     }
     if let Ok(expected) = std::env::var(EXPECTED) {
         let block = black_box(vec![1_u8; 100_000]);

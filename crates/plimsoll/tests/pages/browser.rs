@@ -8,6 +8,7 @@ use std::process::Command;
 use flate2::read::GzDecoder;
 use plimsoll_testkit::child;
 use plimsoll_testkit::client::{Answer, request};
+use plimsoll_testkit::tools;
 
 fn text_of(answer: &Answer) -> String {
     std::io::read_to_string(GzDecoder::new(&answer.body[..])).expect("gzip with UTF-8")
@@ -64,8 +65,7 @@ fn shown(chromium: &PathBuf, address: SocketAddr, tab: &str) -> String {
 
 #[test]
 fn a_browser_shows_the_history_and_the_threads_of_a_process() {
-    let Some(chromium) = std::env::var_os("PLIMSOLL_CHROMIUM").map(PathBuf::from) else {
-        eprintln!("PLIMSOLL_CHROMIUM is not set: no browser is tried");
+    let Some(chromium) = tools::chromium() else {
         return;
     };
     CHROMIUM.set(chromium).unwrap();

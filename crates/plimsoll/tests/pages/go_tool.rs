@@ -5,26 +5,13 @@
 mod nameless;
 
 use plimsoll_testkit::child;
+use plimsoll_testkit::tools::go;
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::profile::{self, Detail, Format};
-
-/// Returns the command `go`, or `None` if it is missing and `PLIMSOLL_GO` is not set.
-fn go() -> Option<PathBuf> {
-    let promised = std::env::var_os("PLIMSOLL_GO");
-    let go = PathBuf::from(promised.as_deref().unwrap_or("go".as_ref()));
-    match Command::new(&go).arg("version").output() {
-        Ok(output) if output.status.success() => Some(go),
-        _ if promised.is_some() => panic!("PLIMSOLL_GO={} does not run", go.display()),
-        _ => {
-            eprintln!("go was not found: its tool is not tried");
-            None
-        }
-    }
-}
 
 /// Runs the tool and returns its standard output.
 fn pprof(go: &Path, arguments: &[&str]) -> String {

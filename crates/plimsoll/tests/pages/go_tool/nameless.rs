@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use plimsoll::profile::{Detail, cpu};
 use plimsoll_testkit::child;
 use plimsoll_testkit::pprof::Profile;
-
-use super::go;
+use plimsoll_testkit::tools::go;
 
 /// Whether the child removes its program.
 const REMOVES: &str = "PLIMSOLL_TEST_REMOVES";
