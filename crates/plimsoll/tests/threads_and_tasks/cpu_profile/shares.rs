@@ -30,19 +30,30 @@ fn uses_a_fifth(unit: u64) {
     black_box(());
 }
 
-/// The clock tick is not in step with the rounds: a round has 7 ms.
+/// Returns units of 350 us to 1.05 ms, 700 us on average, so that neither clock ticks nor time slices are in step with the work.
+fn units(seed: u64) -> impl Iterator<Item = u64> {
+    let mut state = seed;
+    std::iter::repeat_with(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        350_000 + state % 700_000
+    })
+}
+
 #[test]
 fn functions_have_their_shares_of_cpu_time() {
     child::run("functions_have_their_shares_of_cpu_time", "", || {
         let used = AtomicU64::new(0);
         let profile = record(|| {
             thread::scope(|scope| {
-                for _ in 0..2 {
-                    scope.spawn(|| {
-                        for _ in 0..300 {
-                            uses_half(700_000);
-                            uses_three_tenths(700_000);
-                            uses_a_fifth(700_000);
+                for seed in [1, 2] {
+                    let used = &used;
+                    scope.spawn(move || {
+                        for unit in units(seed).take(300) {
+                            uses_half(unit);
+                            uses_three_tenths(unit);
+                            uses_a_fifth(unit);
                         }
                         used.fetch_add(thread_cpu(), Ordering::Relaxed);
                     });
@@ -57,7 +68,7 @@ fn functions_have_their_shares_of_cpu_time() {
         ];
         for (function, share) in expected {
             let found = cpu_of(through(&profile, function)) as f64 / total as f64;
-            // About 420 periods, as independent as the random part of the first one makes them.
+            // About 420 periods, as independent as the random units make them.
             let error = 5.0 * f64::sqrt(share * (1.0 - share) / 420.0);
             assert!((found - share).abs() < error, "{function}: {found}");
         }
