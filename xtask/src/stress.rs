@@ -134,6 +134,11 @@ pub fn stress(root: &Path, rounds: u64, first: u64) -> Result<(), String> {
     }
 }
 
+/// Returns the directory of the rounds. Not below the project, whose folders an ordinary user may be unable to enter.
+fn rounds() -> PathBuf {
+    std::env::temp_dir().join("plimsoll-stress")
+}
+
 /// Clones a commit into a folder, builds the tests there, and gives both to the user of the round.
 fn prepare(
     root: &Path,
@@ -141,9 +146,7 @@ fn prepare(
     surroundings: &Surroundings,
     is_root: bool,
 ) -> Result<PathBuf, String> {
-    // Not below the project, whose folders an ordinary user may be unable to enter.
-    let rounds = std::env::temp_dir().join("plimsoll-stress");
-    let folder = rounds.join(surroundings.folder);
+    let folder = rounds().join(surroundings.folder);
     let text = folder.to_string_lossy().into_owned();
     let root = root.to_string_lossy();
     if !folder.join(".git").exists() {
@@ -294,20 +297,26 @@ fn run(
             let group = format!("-{}", child.id());
             let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
             let _ = child.wait();
-            return Ok(BTreeSet::from([format!(
+            let mut failed = failures_in(log)?;
+            failed.insert(format!(
                 "not done after {} s: {}",
                 LIMIT.as_secs(),
                 log.display()
-            )]));
+            ));
+            return Ok(failed);
         }
         std::thread::sleep(Duration::from_millis(200));
     };
-    let file = File::open(log).map_err(|error| format!("{}: {error}", log.display()))?;
-    let mut failed = failures(BufReader::new(file).lines().map_while(Result::ok));
+    let mut failed = failures_in(log)?;
     if failed.is_empty() && !status.success() {
         failed.insert(format!("{status}: {}", log.display()));
     }
     Ok(failed)
+}
+
+fn failures_in(log: &Path) -> Result<BTreeSet<String>, String> {
+    let file = File::open(log).map_err(|error| format!("{}: {error}", log.display()))?;
+    Ok(failures(BufReader::new(file).lines().map_while(Result::ok)))
 }
 
 /// Returns the tests that the harness reports as failed, with their binaries.
