@@ -11,6 +11,7 @@ pub use self::server::{Clients, Server, UnixServer, serve, serve_hosts, serve_to
 pub use self::service::{Body, Service, service};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Response {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,

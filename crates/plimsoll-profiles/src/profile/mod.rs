@@ -183,7 +183,8 @@ pub enum Format {
 }
 
 /// Returns the profile with that name; `None` if it does not exist. See the [list](self#kinds);
-/// [`Profile::new`] adds others.
+/// [`Profile::new`] adds others. A [`wall`](mod@wall) profile exists only as a recording, which begins and ends: it has no name
+/// here. Go's `Lookup` has none for its CPU profile either.
 ///
 /// `selfcontention` covers the contention of Plimsoll's own locks, which is in neither `block` nor
 /// `mutex`. [`profiles`] omits it.

@@ -120,6 +120,7 @@ pub use server::{Server, UnixServer, serve, serve_hosts, serve_to, serve_unix};
 /// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Response {
     /// The status, such as 200.
     pub status: u16,
