@@ -1,11 +1,12 @@
 //! Go's tool prints each name that Plimsoll found, also where other addresses of the same file have none.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, CString, c_long};
+use std::ffi::{CStr, CString, OsStr, c_long};
 use std::hint::black_box;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll::profile::{Detail, cpu};
@@ -141,12 +142,12 @@ fn work([through_table, through_hidden]: [Function; 2]) {
 }
 
 /// Returns the names in Go's list of functions.
-fn names_by_go(go: &Path, file: &Path, kept: &Path) -> BTreeSet<String> {
+fn names_by_go(go: &Path, source: &OsStr, kept: &Path) -> BTreeSet<String> {
     let output = Command::new(go)
         .env("PPROF_TMPDIR", kept)
         .args(["tool", "pprof", "-top", "-nodecount=1000000"])
         .args(["-nodefraction=0", "-edgefraction=0"])
-        .arg(file)
+        .arg(source)
         .output()
         .unwrap();
     let top = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -190,6 +191,7 @@ fn records(go: &Path) {
     let functions = load(&directory);
     cpu::set_rate(cpu::MAX_RATE).expect("a signal is unused");
     let (mut named, mut nameless) = (BTreeSet::new(), BTreeSet::new());
+    let mut has_vdso = false;
     for _ in 0..recordings() {
         cpu::start().unwrap();
         work(functions);
@@ -198,8 +200,16 @@ fn records(go: &Path) {
         recording.write_to(&mut bytes, Detail::Full).unwrap();
         let file = directory.join("recording");
         std::fs::write(&file, &bytes).unwrap();
-        let by_go = names_by_go(go, &file, &directory);
-        check(&Profile::read(&bytes), &by_go, &mut nameless);
+        let by_go = names_by_go(go, file.as_os_str(), &directory);
+        let profile = Profile::read(&bytes);
+        check(&profile, &by_go, &mut nameless);
+        let mut mappings = profile.mapping.iter();
+        has_vdso |= mappings.any(|mapping| profile.text(mapping.filename) == "[vdso]");
+        named.extend(by_go);
+    }
+    for source in ["profile?seconds=1", "allocs"] {
+        let (by_go, profile) = over_http(go, source, functions, &directory);
+        check(&profile, &by_go, &mut nameless);
         named.extend(by_go);
     }
     // A recording under load may miss a kind of code, but not all of them do.
@@ -210,7 +220,39 @@ fn records(go: &Path) {
     for module in [program, "libstripped.so"] {
         assert!(nameless.contains(module), "{module}: {nameless:?}");
     }
+    assert!(has_vdso, "no time is in the function that reads the clock");
     std::fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Has Go's tool fetch a page, beside work. The tool asks the page `symbol` for what it believes to be without names. Returns
+/// the names that it prints, and the profile that it received.
+fn over_http(
+    go: &Path,
+    page: &str,
+    functions: [Function; 2],
+    directory: &Path,
+) -> (BTreeSet<String>, Profile) {
+    let plimsoll = plimsoll::start();
+    let address = plimsoll.http_address().expect("the settings request it");
+    let kept = directory.join("fetched");
+    std::fs::create_dir(&kept).unwrap();
+    let is_done = AtomicBool::new(false);
+    let by_go = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                work(functions);
+            }
+        });
+        let url = format!("http://{address}/debug/pprof/{page}");
+        let by_go = names_by_go(go, url.as_ref(), &kept);
+        is_done.store(true, Ordering::Relaxed);
+        by_go
+    });
+    let mut files = std::fs::read_dir(&kept).unwrap();
+    let file = files.next().expect("the tool keeps the profile").unwrap();
+    let profile = Profile::read(&std::fs::read(file.path()).unwrap());
+    std::fs::remove_dir_all(&kept).unwrap();
+    (by_go, profile)
 }
 
 const TEST: &str = "gos_tool_prints_each_name_beside_code_without_names";
@@ -225,7 +267,7 @@ fn gos_tool_prints_each_name_beside_code_without_names() {
         for is_removed in [false, true] {
             let copy = directory.join("copy");
             child::copy_program(&std::env::current_exe().unwrap(), &copy);
-            let mut command = child::command_of(&copy, TEST, "");
+            let mut command = child::command_of(&copy, TEST, "http=127.0.0.1:0");
             command.env(REMOVES, if is_removed { "1" } else { "0" });
             let output = command.output().unwrap();
             assert!(output.status.success(), "{output:#?}");
