@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::program::{OPTIMIZED, PLAIN, Running, build, plain};
 
 /// The functions of a chain of awaits, from the task to one of those that it waits for at last, for each of these.
-fn chains(awaits: &Value) -> Vec<Vec<String>> {
+pub fn chains(awaits: &Value) -> Vec<Vec<String>> {
     let function = awaits["function"].as_str().unwrap();
     let place = match awaits["line"].as_u64() {
         Some(line) => {
@@ -27,16 +27,24 @@ fn chains(awaits: &Value) -> Vec<Vec<String>> {
     whole.collect()
 }
 
-/// Returns the line of the example that contains a text.
-fn line(text: &str) -> usize {
-    let source =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../plimsoll-awaits/examples/every_await.rs");
+/// Returns the line of a file of the example that contains a text.
+fn line_of(file: &str, text: &str) -> usize {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../plimsoll-awaits/examples")
+        .join(file);
     let source = std::fs::read_to_string(source).unwrap();
     let lines = source.lines().enumerate();
     let mut found = lines.filter(|(_, line)| line.contains(text));
     let (at, _) = found.next().unwrap_or_else(|| panic!("{text}"));
     at + 1
 }
+
+fn line(text: &str) -> usize {
+    line_of("every_await.rs", text)
+}
+
+/// The file of the example with what tasks wait for.
+const WAITING: &str = "waiting/mod.rs";
 
 fn every_task_has_its_awaits(running: &Running, kind: &str) {
     let runtime = running.runtime();
@@ -45,12 +53,12 @@ fn every_task_has_its_awaits(running: &Running, kind: &str) {
     let of_id = |task: &Value| Some((task["id"].as_u64()?, task.clone()));
     let tasks = runtime["tasks"].as_array().unwrap();
     let tasks: HashMap<u64, Value> = tasks.iter().filter_map(of_id).collect();
-    // The handle of one task is awaited by another.
-    assert_eq!(tasks.len(), running.tasks.len() + 1, "{tasks:?}");
+    // Two tasks await another one: by its handle, and in a set.
+    assert_eq!(tasks.len(), running.tasks.len() + 2, "{tasks:?}");
     let places = [
-        ("waits", line("outermost(future).await;")),
-        ("outermost", line("second(future).await")),
-        ("second", line("    future.await")),
+        ("waits", line_of(WAITING, "outermost(future).await;")),
+        ("outermost", line_of(WAITING, "second(future).await")),
+        ("second", line_of(WAITING, "    future.await")),
     ];
     for (id, (name, leaf)) in &running.tasks {
         let task = &tasks[id];
@@ -62,7 +70,7 @@ fn every_task_has_its_awaits(running: &Running, kind: &str) {
         for chain in &chains {
             for ((function, line), found) in places.iter().zip(chain) {
                 let expected =
-                    format!("every_await::{function}::{{{{closure}}}} every_await.rs:{line}");
+                    format!("every_await::waiting::{function}::{{{{closure}}}} mod.rs:{line}");
                 assert_eq!(*found, expected, "{name}: {chain:#?}");
             }
         }
@@ -170,7 +178,7 @@ fn the_text_has_at_most_60_lines_and_all_with_an_option() {
     assert!(text.lines().count() <= 60, "{text}");
     for part in [
         "Runtime of several threads: ",
-        "  every_await::outermost  ",
+        "  every_await::waiting::outermost  ",
         "tokio::time::sleep::Sleep, for ",
         "tokio::runtime::task::join::JoinHandle<()>, task ",
     ] {

@@ -9,3 +9,4 @@ mod awaits;
 mod hostile;
 mod program;
 mod refusals;
+mod tracked;

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::Value;
@@ -36,10 +36,22 @@ pub fn plain() -> &'static Path {
 
 /// Builds the program in a folder, and returns its path.
 pub fn build(folder: &str, settings: &[&str]) -> PathBuf {
+    let example = ["-p", "plimsoll-awaits", "--example", "every_await"];
+    build_package(folder, &example, settings).join("examples/every_await")
+}
+
+/// Builds the program with tracked tasks in a folder, and returns its path.
+pub fn build_tracked(folder: &str, settings: &[&str]) -> PathBuf {
+    let package = ["-p", "plimsoll-tracked-tasks"];
+    build_package(folder, &package, settings).join("plimsoll-tracked-tasks")
+}
+
+/// Returns the folder of the programs.
+fn build_package(folder: &str, package: &[&str], settings: &[&str]) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "-p", "plimsoll-awaits"])
-        .args(["--example", "every_await", "--target", TARGET])
+        .args(["build", "--quiet", "--target", TARGET])
+        .args(package)
         .arg("--target-dir")
         .arg(&target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -48,13 +60,14 @@ pub fn build(folder: &str, settings: &[&str]) -> PathBuf {
         .unwrap();
     let complaint = String::from_utf8_lossy(&built.stderr);
     assert!(built.status.success(), "{complaint}");
-    target.join(TARGET).join("debug/examples/every_await")
+    target.join(TARGET).join("debug")
 }
 
 /// The running program. It ends with its input.
 pub struct Running {
     pub child: Child,
-    _input: ChildStdin,
+    pub input: ChildStdin,
+    pub output: BufReader<ChildStdout>,
     /// The name of each task, and what it waits for at last, by tokio's number.
     pub tasks: HashMap<u64, (String, String)>,
 }
@@ -73,9 +86,11 @@ impl Running {
             .spawn()
             .unwrap();
         let mut tasks = HashMap::new();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        for line in lines {
-            let line = line.unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        loop {
+            let mut line = String::new();
+            assert!(output.read_line(&mut line).unwrap() > 0, "it does not end");
+            let line = line.trim_end();
             if line == "ready" {
                 break;
             }
@@ -86,8 +101,9 @@ impl Running {
             tasks.insert(id.parse().unwrap(), (name.to_owned(), leaf.to_owned()));
         }
         Self {
-            _input: child.stdin.take().unwrap(),
+            input: child.stdin.take().unwrap(),
             child,
+            output,
             tasks,
         }
     }
