@@ -28,6 +28,7 @@ mod python;
 mod refusal;
 mod runtimes;
 mod sampling;
+mod sockets;
 mod stacks;
 mod stop;
 pub mod tasks;

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 
 use crate::calls::{self, FutexWait};
 use crate::refusal::{field, split_stat};
+use crate::sockets::Sockets;
 
 /// A thread.
 #[derive(Clone, Debug)]
@@ -190,14 +191,27 @@ pub(crate) fn turns(pid: i32, tid: i32) -> Option<Turns> {
 
 /// The descriptors of a process by which threads wait, each with what it leads to.
 #[derive(Default)]
-pub(crate) struct Descriptors(HashMap<u64, String>);
+pub(crate) struct Descriptors {
+    known: HashMap<u64, String>,
+    /// Read when the first socket is met.
+    sockets: Option<Sockets>,
+}
 
 impl Descriptors {
-    /// Returns what a descriptor leads to, such as `socket:[123]` or a path.
+    /// Returns what a descriptor leads to: a path, or `socket:[123]` with its addresses if they are known.
     pub(crate) fn leads_to(&mut self, pid: i32, descriptor: u64) -> &str {
-        self.0.entry(descriptor).or_insert_with(|| {
+        let Self { known, sockets } = self;
+        known.entry(descriptor).or_insert_with(|| {
             let link = fs::read_link(format!("/proc/{pid}/fd/{descriptor}"));
-            link.map_or(String::new(), |link| link.to_string_lossy().into_owned())
+            let link = link.map_or(String::new(), |link| link.to_string_lossy().into_owned());
+            if !link.starts_with("socket:") {
+                return link;
+            }
+            let sockets = sockets.get_or_insert_with(|| Sockets::read(pid));
+            match sockets.addresses(&link) {
+                Some(addresses) => format!("{link} ({addresses})"),
+                None => link,
+            }
         })
     }
 }

@@ -483,6 +483,11 @@ fn soaks(steps: &Steps) -> Result<(), String> {
         &[("PLIMSOLL_TEST_READINGS", "500")],
         "cargo test -p plimsoll-cli --test tasks -- --include-ignored",
     )?;
+    // Attaching changes nothing of programs that it reads again and again.
+    steps.run_with(
+        &[("PLIMSOLL_READINGS", "1000")],
+        "cargo test -p plimsoll-cli --test attach -- unharmed",
+    )?;
     // In all kinds of builds, blocks are attributed to the functions that make them.
     steps.run("cargo test --release -p plimsoll-cli --test run -- --ignored frames::")?;
     // Under load, and in unusual surroundings.

@@ -189,6 +189,8 @@ fn the_text_has_at_most_60_lines_and_all_with_an_option() {
     for id in running.tasks.keys() {
         assert!(all.contains(&format!("Task {id}\n")), "{id}: {all}");
     }
-    // A socket is named by its descriptor.
+    // A socket is named by its descriptor and its addresses.
     assert!(all.contains("socket:["), "{all}");
+    assert!(all.contains("] (tcp 127.0.0.1:"), "{all}");
+    assert!(all.contains(", listening)"), "{all}");
 }
