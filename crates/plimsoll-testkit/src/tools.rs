@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::skips;
+
 /// Returns Go's command: `PLIMSOLL_GO`, or `go` in `PATH`. Without one, the calling test is skipped.
 ///
 /// # Panics
@@ -29,7 +31,7 @@ pub fn prometheus(name: &str) -> Option<PathBuf> {
 pub fn chromium() -> Option<PathBuf> {
     let promised = std::env::var_os("PLIMSOLL_CHROMIUM").map(PathBuf::from);
     if promised.is_none() {
-        crate::skip!("PLIMSOLL_CHROMIUM is not set");
+        skips::note(format_args!("PLIMSOLL_CHROMIUM is not set"));
     }
     promised
 }
@@ -47,7 +49,7 @@ fn runs(program: PathBuf, argument: &str, is_promised: bool) -> Option<PathBuf> 
         program.display()
     );
     if !is_found {
-        crate::skip!("{} is not installed", program.display());
+        skips::note(format_args!("{} is not installed", program.display()));
     }
     is_found.then_some(program)
 }
