@@ -1,9 +1,10 @@
 //! The runtimes of tokio in a process.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use plimsoll_awaits::{Index, Memory, Missing, Runtimes, Sections};
+use plimsoll_awaits::{Index, Memory, Missing, Runtimes, Sections, Thread};
 use plimsoll_command::failure::Failure;
 use plimsoll_command::files;
 use plimsoll_process::robust_list;
@@ -11,7 +12,7 @@ use plimsoll_process::robust_list;
 use crate::arch;
 use crate::memory::ProcessMemory;
 use crate::process::Process;
-use crate::threads;
+use crate::threads::{self, Position};
 
 /// The runtimes of a process, as they were read.
 pub(crate) struct Reading {
@@ -53,7 +54,13 @@ pub(crate) fn read(process: &Process) -> Result<Reading, Failure> {
     };
     let memory = OtherMemory(&process.memory);
     let threads = threads::numbers(target.pid).into_iter();
-    let threads = threads.filter_map(|tid| Some((tid, thread_pointer(tid, &process.memory)?)));
+    let threads = threads.filter_map(|tid| {
+        Some(Thread {
+            id: tid,
+            pointer: thread_pointer(tid, &process.memory)?,
+            stack: stack(process, tid),
+        })
+    });
     let threads: Vec<_> = threads.collect();
     if threads.is_empty() {
         let cause = "its C library does not show where the variables of threads are: tasks can be read with glibc";
@@ -100,6 +107,17 @@ impl Memory for OtherMemory<'_> {
 fn thread_pointer(tid: i32, memory: &ProcessMemory) -> Option<u64> {
     let list = robust_list::address(tid)?;
     arch::thread_pointer(list as u64, |at| memory.word(at as usize))
+}
+
+/// Returns the part of a thread's stack that is in use; an empty one while the thread runs.
+fn stack(process: &Process, tid: i32) -> Range<u64> {
+    let start = match Position::read(process.target.pid, tid) {
+        Ok(Position::Blocked(blocked)) => blocked.stack as usize,
+        _ => return 0..0,
+    };
+    let mut mappings = process.mappings.iter();
+    let mapping = mappings.find(|mapping| mapping.range.contains(&start));
+    mapping.map_or(0..0, |mapping| start as u64..mapping.range.end as u64)
 }
 
 /// Returns whether a process is in the time namespace of this command.

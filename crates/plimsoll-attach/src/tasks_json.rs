@@ -18,6 +18,7 @@ pub(crate) fn value(process: &Process, reading: &Reading, descriptors: &mut Desc
             "kind": match runtime.kind {
                 Kind::CurrentThread => "current_thread",
                 Kind::MultiThread => "multi_thread",
+                Kind::LocalSet => "local_set",
             },
             "threads": runtime.threads,
             "is_complete": runtime.is_complete,

@@ -30,13 +30,19 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     let target = &process.target;
     let runtimes = &reading.runtimes.runtimes;
+    let sets = runtimes.iter().filter(|set| set.kind == Kind::LocalSet);
+    let sets = sets.count();
+    let with_sets = match sets {
+        0 => String::new(),
+        number => format!(" and {}", counted(number, "LocalSet")),
+    };
     let mut lines = vec![format!(
         "Process {}: {}, {} in {:.2} s",
         target.pid,
         target.name,
-        match runtimes.len() {
-            1 => "one runtime of tokio, read".into(),
-            number => format!("{number} runtimes of tokio, read"),
+        match runtimes.len() - sets {
+            1 => format!("one runtime of tokio{with_sets}, read"),
+            number => format!("{number} runtimes of tokio{with_sets}, read"),
         },
         reading.took.as_secs_f64()
     )];
@@ -56,9 +62,6 @@ pub(crate) fn write(
             head.push(
                 "Not all is read: its lists changed meanwhile, or could not be followed.".into(),
             );
-        }
-        if runtime.tasks.is_empty() && runtime.kind == Kind::CurrentThread {
-            head.push("Tasks of a LocalSet are not listed.".into());
         }
         parts.push((head, 0));
         parts.extend(shown.parts(runtime));
@@ -81,6 +84,7 @@ fn heading(runtime: &Runtime) -> String {
     let kind = match runtime.kind {
         Kind::CurrentThread => "Runtime of the current thread",
         Kind::MultiThread => "Runtime of several threads",
+        Kind::LocalSet => "LocalSet",
     };
     let named = runtime.threads.iter().take(MAX_NAMED);
     let named: Vec<String> = named.map(i32::to_string).collect();
@@ -93,10 +97,16 @@ fn heading(runtime: &Runtime) -> String {
         let tasks = runtime.tasks.iter();
         tasks.filter(|task| task.activity == wanted).count()
     };
+    let threads = match runtime.kind {
+        Kind::LocalSet => format!("thread {}", named.join(", ")),
+        _ => format!(
+            "{} in its context ({}{more})",
+            counted(runtime.threads.len(), "thread"),
+            named.join(", ")
+        ),
+    };
     format!(
-        "{kind}: {} in its context ({}{more}); {}: {} waiting, {} scheduled, {} running",
-        counted(runtime.threads.len(), "thread"),
-        named.join(", "),
+        "{kind}: {threads}; {}: {} waiting, {} scheduled, {} running",
         counted(runtime.tasks.len(), "task"),
         of_activity(Activity::Idle),
         of_activity(Activity::Scheduled),

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! where TASK is tokio's number and LEAF the beginning of the name of what the task waits for at last. With an argument, it
-//! runs as many more tasks that always change what they await; with the argument `current`, all on the current thread.
+//! runs as many more tasks that always change what they await; with the argument `current`, all on the current thread; with
+//! `local`, in a `LocalSet`.
 
 mod waiting;
 
@@ -28,6 +29,20 @@ impl Spawns for Plain {
         F::Output: Send + 'static,
     {
         tokio::spawn(future)
+    }
+
+    fn begins() {}
+}
+
+struct Local;
+
+impl Spawns for Local {
+    fn spawn<F>(future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        tokio::task::spawn_local(future)
     }
 
     fn begins() {}
@@ -67,8 +82,9 @@ fn boxed_right(state: u64) -> Pin<Box<dyn Future<Output = ()> + Send>> {
 }
 
 fn main() {
-    let is_current = std::env::args().any(|argument| argument == "current");
-    let mut builder = match is_current {
+    let has = |wanted: &str| std::env::args().any(|argument| argument == wanted);
+    let (is_current, is_local) = (has("current"), has("local"));
+    let mut builder = match is_current || is_local {
         true => tokio::runtime::Builder::new_current_thread(),
         false => tokio::runtime::Builder::new_multi_thread(),
     };
@@ -77,20 +93,28 @@ fn main() {
         .enable_all()
         .build()
         .expect("a runtime");
-    runtime.block_on(waiting::start::<Plain>());
+    let local = tokio::task::LocalSet::new();
+    match is_local {
+        true => local.block_on(&runtime, waiting::start::<Local>()),
+        false => runtime.block_on(waiting::start::<Plain>()),
+    }
     let changing = std::env::args().nth(1);
     let changing: u64 = changing.map_or(0, |number| number.parse().expect("a number"));
     for seed in 0..changing {
         runtime.spawn(changes(seed));
     }
     // Tasks have their awaits once they were polled.
-    runtime.block_on(async {
+    let waits = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         println!("ready");
         tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0; 1]))
             .await
             .expect("it does not panic")
             .expect("a pipe");
-    });
+    };
+    match is_local {
+        true => local.block_on(&runtime, waits),
+        false => runtime.block_on(waits),
+    }
     runtime.shutdown_background();
 }

@@ -31,6 +31,8 @@ pub struct Index<'a> {
 struct Found<'a> {
     /// Candidates for tokio's variable of each thread, by their distance from the thread-local variables' beginning.
     contexts: Vec<(u64, TypeId)>,
+    /// The types of sets of tasks that stay on one thread.
+    local_sets: Vec<TypeId>,
     /// The functions that poll tasks, by address.
     polls: HashMap<u64, Unique<Poll<'a>>>,
     /// Functions with an address that are described elsewhere.
@@ -93,6 +95,9 @@ const SMALL_FUTURES: [&str; 4] = [
     "futures_util::future::ready::Ready<",
 ];
 
+/// The path of the sets of tasks that stay on one thread.
+const LOCAL: [&str; 3] = ["tokio", "task", "local"];
+
 /// The path of what tasks consist of.
 const TASK: [&str; 3] = ["tokio", "runtime", "task"];
 
@@ -150,6 +155,11 @@ impl<'a> Index<'a> {
         &self.found.contexts
     }
 
+    /// Returns the types of sets of tasks that stay on one thread.
+    pub(crate) fn local_sets(&self) -> &[TypeId] {
+        &self.found.local_sets
+    }
+
     /// Returns the function that polls tasks at an address; `None` if there is none, or tasks of several types have it.
     pub(crate) fn polled_by(&self, address: u64) -> Option<Poll<'a>> {
         self.found.polls.get(&address)?.one()
@@ -171,7 +181,8 @@ impl<'a> Index<'a> {
         let described = kind.replacen("_env#", "#", 1);
         match self.found.symbols.get(&described) {
             Some(symbol) => format!("{:#}", rustc_demangle::demangle(symbol)),
-            None => described,
+            // The compiler keeps one of several functions that are equal.
+            None => like_symbol(&described),
         }
     }
 
@@ -192,6 +203,40 @@ impl<'a> Index<'a> {
     }
 }
 
+/// Returns the full name of an `async` function or block in the form of its symbol, without arguments of types.
+fn like_symbol(described: &str) -> String {
+    let (mut name, mut rest) = (String::new(), described);
+    while let Some(at) = rest.find("{async_") {
+        name.push_str(&rest[..at]);
+        name.push_str("{{closure}}");
+        let end = rest[at..].find('}').map_or(rest.len(), |end| at + end + 1);
+        rest = without_arguments(&rest[end..]);
+    }
+    name + rest
+}
+
+/// Returns what follows the arguments with which a text begins, if it begins with some.
+fn without_arguments(text: &str) -> &str {
+    let mut depth = 0_usize;
+    let bytes = text.as_bytes();
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            b'<' => depth += 1,
+            // An arrow closes nothing.
+            b'>' if at > 0 && bytes[at - 1] == b'-' => {}
+            b'>' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return match at {
+                0 => text,
+                at => &text[at + 1..],
+            };
+        }
+    }
+    text
+}
+
 fn reference(starts: &[usize], unit: usize, value: &AttributeValue<Reader<'_>>) -> Option<TypeId> {
     match *value {
         AttributeValue::UnitRef(offset) => Some(TypeId { unit, offset }),
@@ -209,6 +254,7 @@ fn reference(starts: &[usize], unit: usize, value: &AttributeValue<Reader<'_>>) 
 impl<'a> Found<'a> {
     fn add(&mut self, other: Self) {
         self.contexts.extend(other.contexts);
+        self.local_sets.extend(other.local_sets);
         self.instances.extend(other.instances);
         self.described_polls.extend(other.described_polls);
         self.vtable_types.extend(other.vtable_types);
@@ -366,6 +412,9 @@ impl<'a, 'u> Scan<'a, 'u> {
                     if let (Some(name), true) = (attributes.name, self.is_inside(&TASK)) {
                         self.found.types.entry(name).or_default().push(at);
                     }
+                    if attributes.name == Some("LocalSet") && self.is_inside(&LOCAL) {
+                        self.found.local_sets.push(at);
+                    }
                 }
                 self.scopes
                     .push((depth, attributes.name.unwrap_or_default()));
@@ -478,4 +527,32 @@ enum Location {
     Address(u64),
     /// Its distance from the beginning of a thread's variables.
     Thread(u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_described_name_becomes_one_like_a_symbols() {
+        for (described, name) in [
+            ("app::load::{async_fn#0}", "app::load::{{closure}}"),
+            (
+                "app::runs::{async_block#3}<app::A, app::b::{async_fn#0}::{async_block_env#1}<fn() -> u8>>",
+                "app::runs::{{closure}}",
+            ),
+            (
+                "app::start::{async_fn#0}<app::A>::{async_block#1}",
+                "app::start::{{closure}}::{{closure}}",
+            ),
+            (
+                "app::odd::{async_fn#0}<app::A",
+                "app::odd::{{closure}}<app::A",
+            ),
+            ("app::odd::{async_fn", "app::odd::{{closure}}"),
+            ("", ""),
+        ] {
+            assert_eq!(like_symbol(described), name);
+        }
+    }
 }

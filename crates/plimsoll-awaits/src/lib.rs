@@ -4,7 +4,8 @@
 //!
 //! 1. [`index`] reads it once, and finds tokio's variable of each thread, the functions that poll tasks, the tables of functions
 //!    of trait objects, and the types that are futures.
-//! 2. [`tokio`] follows the variable of each thread to its runtime, and lists the runtime's tasks.
+//! 2. [`tokio`] follows the variable of each thread to its runtime, and lists the runtime's tasks. [`local`] finds sets of tasks
+//!    that stay on one thread.
 //! 3. [`awaits`] decodes the future of a task: an `async` function is an enum with a variant for each `.await`, which contains
 //!    the awaited future.
 //!
@@ -23,6 +24,7 @@ mod awaits;
 mod copies;
 mod header;
 mod index;
+mod local;
 mod sections;
 mod tokio;
 mod types;
@@ -32,5 +34,6 @@ pub use awaits::{Await, Detail, State};
 pub use copies::Memory;
 pub use header::Activity;
 pub use index::Index;
+pub use local::Thread;
 pub use sections::{Missing, Sections, Tls};
 pub use tokio::{Kind, Runtime, Runtimes, Task};

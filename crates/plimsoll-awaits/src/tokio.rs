@@ -8,6 +8,7 @@ use crate::awaits::{Await, Decoder};
 use crate::copies::{Copies, Memory, Numbers};
 use crate::header::{Activity, Lost, activity, id, next_task, table};
 use crate::index::{Index, Poll, TypeId};
+use crate::local::{self, LOCAL_TASKS, Thread};
 use crate::sections::Tls;
 use crate::types::{Shape, Types};
 use crate::value::{Reading, Table, Value};
@@ -19,7 +20,7 @@ pub struct Runtimes {
     pub runtimes: Vec<Runtime>,
 }
 
-/// A runtime.
+/// A runtime, or a set of tasks that stay on one thread.
 #[derive(Debug)]
 pub struct Runtime {
     /// The kind of its scheduler.
@@ -39,6 +40,8 @@ pub enum Kind {
     CurrentThread,
     /// Tasks run on threads of the runtime.
     MultiThread,
+    /// A `LocalSet`, whose tasks run on the thread that waits for it.
+    LocalSet,
 }
 
 /// A task.
@@ -75,14 +78,14 @@ const MAX_TIME: Duration = Duration::from_secs(60);
 const TRIES: usize = 5;
 
 impl Runtimes {
-    /// Reads the runtimes of a process. `tls` is the place of its program's thread-local variables, `bias` the distance between
-    /// the addresses in memory and in the file, and `threads` are the system's numbers of threads with their thread pointers.
+    /// Reads the runtimes of a process, and the sets of tasks of threads that wait. `tls` is the place of its program's
+    /// thread-local variables, and `bias` the distance between the addresses in memory and in the file.
     pub fn read<'a>(
         index: &'a Index<'a>,
         memory: &'a dyn Memory,
         tls: &Tls,
         bias: u64,
-        threads: &[(i32, u64)],
+        threads: &[Thread],
     ) -> Self {
         let reading = Reading::new(Types::new(index), Copies::new(memory));
         let mut decoder = Decoder::new(reading, bias);
@@ -107,6 +110,15 @@ impl Runtimes {
             if !threads.contains(&context.thread) {
                 threads.push(context.thread);
             }
+        }
+        for (thread, set) in local::sets(&mut decoder.reading, index, tls, threads) {
+            let runtime = Runtime {
+                kind: Kind::LocalSet,
+                threads: vec![thread],
+                tasks: Vec::new(),
+                is_complete: false,
+            };
+            handles.push((set, runtime));
         }
         let mut runtimes = Vec::new();
         for (handle, mut runtime) in handles {
@@ -147,10 +159,15 @@ fn contexts(
     reading: &mut Reading<'_>,
     index: &Index<'_>,
     tls: &Tls,
-    threads: &[(i32, u64)],
+    threads: &[Thread],
 ) -> Vec<Context> {
     let mut found = Vec::new();
-    for &(thread, pointer) in threads {
+    for &Thread {
+        id: thread,
+        pointer,
+        ..
+    } in threads
+    {
         let start = tls.start(pointer);
         for &(offset, kind) in index.contexts() {
             let Some(address) = start.checked_add(offset) else {
@@ -250,7 +267,10 @@ fn owned_tasks(reading: &mut Reading<'_>, handle: Value) -> Option<Owned> {
 
 /// Returns the headers of a runtime's tasks, and whether all lists could be followed to their ends.
 fn read_lists(reading: &mut Reading<'_>, handle: Value) -> Option<(Vec<Value>, bool)> {
-    let owned = reading.find_type(handle, "tokio::runtime::task::list::OwnedTasks<")?;
+    let owned = reading.find(handle, &mut |_, kind| {
+        let mut lists = [LOCAL_TASKS, "tokio::runtime::task::list::OwnedTasks<"].into_iter();
+        lists.any(|list| kind.name.starts_with(list))
+    })?;
     let mut lists = Vec::new();
     let mut left = MAX_LOOKED_AT;
     add_lists(reading, owned, &mut lists, MAX_DEPTH, &mut left);

@@ -46,15 +46,33 @@ fn line(text: &str) -> usize {
 /// The file of the example with what tasks wait for.
 const WAITING: &str = "waiting/mod.rs";
 
+/// Two tasks await another one: by its handle, and in a set.
+const HELPERS: usize = 2;
+
 fn every_task_has_its_awaits(running: &Running, kind: &str) {
-    let runtime = running.runtime();
+    are_the_awaits(running, &running.runtime(), kind, HELPERS);
+}
+
+/// The tasks of a `LocalSet` have their awaits. Those that they spawn on the runtime are in no set.
+fn every_task_of_a_set_has_its_awaits(running: &Running) {
+    let runtimes = running.runtimes();
+    let [runtime, set] = &runtimes[..] else {
+        panic!("{runtimes:?}");
+    };
+    assert_eq!(runtime["kind"], "current_thread");
+    assert_eq!(runtime["tasks"].as_array().unwrap().len(), HELPERS);
+    // The first thread waits for both.
+    assert_eq!(set["threads"], serde_json::json!([running.child.id()]));
+    are_the_awaits(running, set, "local_set", 0);
+}
+
+fn are_the_awaits(running: &Running, runtime: &Value, kind: &str, more: usize) {
     assert_eq!(runtime["kind"], kind);
     assert_eq!(runtime["is_complete"], true);
     let of_id = |task: &Value| Some((task["id"].as_u64()?, task.clone()));
     let tasks = runtime["tasks"].as_array().unwrap();
     let tasks: HashMap<u64, Value> = tasks.iter().filter_map(of_id).collect();
-    // Two tasks await another one: by its handle, and in a set.
-    assert_eq!(tasks.len(), running.tasks.len() + 2, "{tasks:?}");
+    assert_eq!(tasks.len(), running.tasks.len() + more, "{tasks:?}");
     let places = [
         ("waits", line_of(WAITING, "outermost(future).await;")),
         ("outermost", line_of(WAITING, "second(future).await")),
@@ -91,6 +109,17 @@ fn every_leaf_of_tokio_has_its_whole_chain() {
     every_task_has_its_awaits(&running, "multi_thread");
     let running = Running::start_with(plain(), &["0", "current"]);
     every_task_has_its_awaits(&running, "current_thread");
+    let running = Running::start_with(plain(), &["0", "local"]);
+    every_task_of_a_set_has_its_awaits(&running);
+    let text = running.text(&[]);
+    assert!(
+        text.contains("one runtime of tokio and 1 LocalSet, read in"),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!("LocalSet: thread {}; ", running.child.id())),
+        "{text}"
+    );
 }
 
 #[test]
@@ -114,6 +143,7 @@ fn every_leaf_has_its_chain_in_each_build() {
         let settings = [settings, &[&*added]].concat();
         let program = build(&format!("tasks-{number}"), &settings);
         every_task_has_its_awaits(&Running::start(&program, 0), "multi_thread");
+        every_task_of_a_set_has_its_awaits(&Running::start_with(&program, &["0", "local"]));
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use plimsoll_awaits::{Index, Memory, Runtimes, Sections};
+use plimsoll_awaits::{Index, Memory, Runtimes, Sections, Thread};
 
 use crate::command::Directory;
 use crate::program::{Running, plain};
@@ -74,7 +74,13 @@ fn read(program: &Path, running: &Running, memory: &Damaged, pointer: u64) -> Op
     let index = Index::read(&sections).ok()?;
     let pid = running.child.id();
     let tls = sections.tls?;
-    let runtimes = Runtimes::read(&index, memory, &tls, base(pid), &[(pid as i32, pointer)]);
+    let thread = Thread {
+        id: pid as i32,
+        pointer,
+        // As if the stack began there.
+        stack: pointer..pointer + (64 << 10),
+    };
+    let runtimes = Runtimes::read(&index, memory, &tls, base(pid), &[thread]);
     Some(
         runtimes
             .runtimes

@@ -116,10 +116,15 @@ impl Running {
 
     /// Returns the only runtime.
     pub fn runtime(&self) -> Value {
-        let mut value: Value = serde_json::from_str(&self.text(&["--json"])).unwrap();
-        let runtimes = value["runtimes"].as_array_mut().unwrap();
+        let mut runtimes = self.runtimes();
         assert_eq!(runtimes.len(), 1, "{runtimes:?}");
         runtimes.remove(0)
+    }
+
+    /// Returns all runtimes and sets of tasks.
+    pub fn runtimes(&self) -> Vec<Value> {
+        let mut value: Value = serde_json::from_str(&self.text(&["--json"])).unwrap();
+        std::mem::take(value["runtimes"].as_array_mut().unwrap())
     }
 }
 
