@@ -112,7 +112,7 @@ fn thread_pointer(tid: i32, memory: &ProcessMemory) -> Option<u64> {
 /// Returns the part of a thread's stack that is in use; an empty one while the thread runs.
 fn stack(process: &Process, tid: i32) -> Range<u64> {
     let start = match Position::read(process.target.pid, tid) {
-        Ok(Position::Blocked(blocked)) => blocked.stack as usize,
+        Ok(Position::Blocked(blocked)) => blocked.stack,
         _ => return 0..0,
     };
     let mut mappings = process.mappings.iter();

@@ -56,7 +56,19 @@ pub(crate) fn write(
         is_all,
     };
     let mut parts = Vec::new();
-    for runtime in runtimes {
+    // Each thread of actix has a runtime without tasks beside its LocalSet.
+    let (busy, idle): (Vec<&Runtime>, Vec<&Runtime>) =
+        (runtimes.iter()).partition(|runtime| !runtime.tasks.is_empty() || !runtime.is_complete);
+    let listed = match busy.is_empty() {
+        true => idle,
+        false => {
+            if !idle.is_empty() {
+                lines.push(format!("{} without a task", counted(idle.len(), "runtime")));
+            }
+            busy
+        }
+    };
+    for runtime in listed {
         let mut head = vec![String::new(), heading(runtime)];
         if !runtime.is_complete {
             head.push(

@@ -76,12 +76,22 @@ fn a_browser_shows_the_history_and_the_threads_of_a_process() {
             let plimsoll = plimsoll::start();
             let address = plimsoll.http_address().unwrap();
             let chromium = CHROMIUM.get().unwrap();
+            let pool = plimsoll::stats::Declared::new("pool");
+            pool.grow(77 << 20);
             while plimsoll::history::read().steps[0].points.len() < 2 {
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
             let overview = shown(chromium, address, "overview");
             for text in ["Heap in use", &std::process::id().to_string(), "pages-"] {
                 assert!(overview.contains(text), "{text}: {overview}");
+            }
+            // The three lines of the chart, with their newest values.
+            let (_, chart) = overview.split_once("Resident memory by owner").unwrap();
+            let (_, legend) = chart.split_once("declared by the program").unwrap();
+            let legend: String = legend.chars().take(120).collect();
+            assert!(legend.contains("77 MiB"), "{legend}");
+            for text in ["heap in use, as counted", "Plimsoll", "other"] {
+                assert!(chart.contains(text), "{text}: {chart}");
             }
             let name = "</td><script>alert(1)</script>";
             let over = std::sync::Barrier::new(2);
