@@ -13,6 +13,8 @@ const PROGRAM: &str = r#"
     #define _GNU_SOURCE
     #include <errno.h>
     #include <fcntl.h>
+    #include <linux/filter.h>
+    #include <linux/seccomp.h>
     #include <sched.h>
     #include <signal.h>
     #include <spawn.h>
@@ -112,6 +114,24 @@ const PROGRAM: &str = r#"
         if (IS("files")) {
             if (!(child = fork())) { while (dup(2) >= 0); _exit(0); }
             done(child);
+        }
+        if (IS("filter")) {
+            if (!(child = fork())) {
+                // The executed program makes no such call, but a report needs them.
+                struct sock_filter rules[] = {
+                    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+                    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 0, 1),
+                    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+                    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+                };
+                struct sock_fprog filter = { 4, rules };
+                if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) _exit(7);
+                execv(self, leak);
+                _exit(8);
+            }
+            int status;
+            // It must not be ended by the filter.
+            if (waitpid(child, &status, 0) != child || status) return 9;
         }
         if (IS("size")) {
             struct rlimit limit = { 0, 0 };
@@ -258,6 +278,7 @@ fn each_process_without_a_report_is_named_with_the_reason() {
         (vec!["copy"], 1, "by a system call of its parent"),
         (vec!["files"], 1, "no free file descriptor"),
         (vec!["size"], 1, "RLIMIT_FSIZE"),
+        (vec!["filter"], 1, "a system call filter (seccomp)"),
         (vec!["static", linked], 3, "statically linked"),
     ];
     if is_root() {
