@@ -106,7 +106,9 @@ fn crossings() {
     assert_eq!(before, Some(100 << 20));
     assert_eq!(gc::memory_limit(), i64::MAX as u64);
     grow(&mut blocks, 140);
-    std::thread::sleep(Duration::from_millis(150));
+    // With another limit the thread checks again: what it had reported without one would have come before.
+    set_memory_limit(MemoryLimit::Bytes(4 << 30)).unwrap();
+    looked();
     assert_eq!(received.percents().len(), 5);
 }
 
@@ -319,12 +321,10 @@ fn within_address_space() {
         CACHE.lock().unwrap().clear();
         CLEARED.fetch_add(1, Ordering::SeqCst);
     });
-    // Twice as much as fits into the address space.
-    for number in 0..2000 {
+    // Twice as much as fits into the address space, as fast as the thread can follow.
+    for _ in 0..2000 {
         CACHE.lock().unwrap().push(vec![1; MIB]);
-        if number % 10 == 0 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(|| CACHE.lock().unwrap().len() < 600);
     }
     assert!(CLEARED.load(Ordering::SeqCst) >= 2);
 }
