@@ -66,16 +66,18 @@ fn skips_are_stated_by_the_macro() {
     ];
     let mut found = Vec::new();
     while let Some(path) = waiting.pop() {
+        // Meanwhile other tests may remove what they have made.
         if path.is_dir() {
-            let entries = std::fs::read_dir(&path).unwrap();
-            waiting.extend(entries.map(|entry| entry.unwrap().path()));
+            let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
+            waiting.extend(entries.map(|entry| entry.path()));
             continue;
         }
-        let is_test = path.components().any(|part| part.as_os_str() == "tests");
+        let below = path.strip_prefix(root).unwrap_or(&path);
+        let is_test = below.components().any(|part| part.as_os_str() == "tests");
         if !is_test || path.extension().is_none_or(|extension| extension != "rs") {
             continue;
         }
-        let text = std::fs::read_to_string(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.to_lowercase();
             if line.contains("println!(") && words.iter().any(|words| line.contains(words)) {

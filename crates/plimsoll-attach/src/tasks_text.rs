@@ -57,8 +57,9 @@ pub(crate) fn write(
     };
     let mut parts = Vec::new();
     // Each thread of actix has a runtime without tasks beside its LocalSet.
-    let (busy, idle): (Vec<&Runtime>, Vec<&Runtime>) =
-        (runtimes.iter()).partition(|runtime| !runtime.tasks.is_empty() || !runtime.is_complete);
+    let (busy, idle): (Vec<&Runtime>, Vec<&Runtime>) = (runtimes.iter())
+        .filter(|runtime| runtime.kind != Kind::LocalSet || !runtime.tasks.is_empty())
+        .partition(|runtime| !runtime.tasks.is_empty() || !runtime.is_complete);
     let listed = match busy.is_empty() {
         true => idle,
         false => {
@@ -73,6 +74,13 @@ pub(crate) fn write(
         if !runtime.is_complete {
             head.push(
                 "Not all is read: its lists changed meanwhile, or could not be followed.".into(),
+            );
+        }
+        let is_bare = runtime.kind == Kind::CurrentThread && runtime.tasks.is_empty();
+        if is_bare && sets == 0 {
+            head.push(
+                "A LocalSet is listed only while its thread waits, and not from a large future."
+                    .into(),
             );
         }
         parts.push((head, 0));

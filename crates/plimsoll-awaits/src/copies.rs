@@ -64,6 +64,11 @@ impl<'a> Copies<'a> {
         number
     }
 
+    /// Returns a word that nothing depends on.
+    pub(crate) fn word(&mut self, address: u64) -> Option<u64> {
+        self.copied(address, 8)
+    }
+
     fn copied(&mut self, address: u64, size: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         let to = bytes.get_mut(..usize::try_from(size).ok()?)?;

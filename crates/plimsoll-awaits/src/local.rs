@@ -3,9 +3,11 @@
 //! Tokio's variable of the thread leads to a set only while its tasks are polled. But while the thread waits, the set or a
 //! pointer to it lies in the part of its stack that is in use, because the function that waits owns or borrows it. So each word
 //! there is tried. A set counts only if all of it fits: its counts of references, the owner, which is tokio's number of this
-//! thread, and a first task that belongs to it.
+//! thread, and a first task that belongs to it. A set that is a part of a future in the heap is not found: tokio moves large
+//! futures there.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use crate::header::table;
 use crate::index::{Index, TypeId};
@@ -27,18 +29,21 @@ pub struct Thread {
 /// The most bytes of a stack that are looked at.
 const MAX_STACK: u64 = 1 << 20;
 
+const PAGE: u64 = 4096;
+
 /// More references than an object has.
 const MAX_REFERENCES: u64 = 1 << 32;
 
 /// The least address that a pointer can have.
 const MIN_ADDRESS: u64 = 1 << 16;
 
-/// Returns the states of the sets, with the system's numbers of their threads.
+/// Returns the states of the sets that are found until `end`, with the system's numbers of their threads.
 pub(crate) fn sets(
     reading: &mut Reading<'_>,
     index: &Index<'_>,
     tls: &Tls,
     threads: &[Thread],
+    end: Instant,
 ) -> Vec<(i32, Value)> {
     let kinds = kinds(reading, index);
     let mut found: Vec<(i32, Value)> = Vec::new();
@@ -48,11 +53,14 @@ pub(crate) fn sets(
             continue;
         };
         for at in words(&thread.stack) {
-            let Some(word) = reading
-                .copies
-                .number(at, 8)
-                .filter(|&word| is_pointer(word))
-            else {
+            if at.is_multiple_of(PAGE) {
+                // Forgets on what the last page's words depend.
+                reading.copies.end();
+                if Instant::now() >= end {
+                    return found;
+                }
+            }
+            let Some(word) = reading.copies.word(at).filter(|&word| is_pointer(word)) else {
                 continue;
             };
             for &(kind, offset) in &kinds {

@@ -74,6 +74,9 @@ const AT_ONCE: usize = 64;
 /// The longest time for all tasks.
 const MAX_TIME: Duration = Duration::from_secs(60);
 
+/// The longest time for finding sets of tasks.
+const MAX_TIME_OF_SETS: Duration = Duration::from_secs(5);
+
 /// How often lists that change meanwhile, and tasks that run meanwhile, are read again.
 const TRIES: usize = 5;
 
@@ -90,6 +93,7 @@ impl Runtimes {
         let reading = Reading::new(Types::new(index), Copies::new(memory));
         let mut decoder = Decoder::new(reading, bias);
         let end = Instant::now() + MAX_TIME;
+        let sets_end = Instant::now() + MAX_TIME_OF_SETS;
         let contexts = contexts(&mut decoder.reading, index, tls, threads);
         let mut handles: Vec<(Value, Runtime)> = Vec::new();
         for context in &contexts {
@@ -111,7 +115,7 @@ impl Runtimes {
                 threads.push(context.thread);
             }
         }
-        for (thread, set) in local::sets(&mut decoder.reading, index, tls, threads) {
+        for (thread, set) in local::sets(&mut decoder.reading, index, tls, threads, sets_end) {
             let runtime = Runtime {
                 kind: Kind::LocalSet,
                 threads: vec![thread],

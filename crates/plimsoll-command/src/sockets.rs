@@ -9,14 +9,17 @@ use std::path::Path;
 
 /// A socket in a table of the kernel.
 #[derive(Debug, PartialEq, Eq)]
-struct Socket {
-    local: SocketAddr,
-    remote: SocketAddr,
-    is_listening: bool,
+pub struct Socket {
+    /// Its own address.
+    pub local: SocketAddr,
+    /// The address of the other side; with port 0 if there is none.
+    pub remote: SocketAddr,
+    /// Whether a TCP socket waits for connections.
+    pub is_listening: bool,
     /// The user that created it; 0 if no process has it any more.
-    user: u32,
+    pub user: u32,
     /// 0 if no process has it any more.
-    inode: u64,
+    pub inode: u64,
 }
 
 /// Returns the addresses on which a process listens. They belong to the network namespace of the
@@ -93,22 +96,31 @@ fn inodes(process: &dyn Display) -> io::Result<HashSet<u64>> {
 
 /// Calls `visit` with each TCP socket in the network namespace of a process.
 fn each_socket(process: &dyn Display, mut visit: impl FnMut(Socket)) -> io::Result<()> {
-    let mut read = |table: &str| -> io::Result<()> {
-        let path = format!("/proc/{process}/net/{table}");
-        let file = File::open(Path::new(&path))?;
-        for line in BufReader::new(file).lines() {
-            if let Some(socket) = parse(&line?) {
-                visit(socket);
-            }
-        }
-        Ok(())
-    };
-    read("tcp")?;
-    match read("tcp6") {
+    each_in(process, "tcp", &mut visit)?;
+    match each_in(process, "tcp6", &mut visit) {
         // The table does not exist if the kernel lacks IPv6.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         read => read,
     }
+}
+
+/// Calls `visit` with each socket in a table of the network namespace of a process: `tcp`, `tcp6`, `udp` or `udp6`.
+///
+/// # Errors
+/// The system's error: the process or the table does not exist, or cannot be read.
+pub fn each_in(
+    process: &dyn Display,
+    table: &str,
+    mut visit: impl FnMut(Socket),
+) -> io::Result<()> {
+    let path = format!("/proc/{process}/net/{table}");
+    let file = File::open(Path::new(&path))?;
+    for line in BufReader::new(file).lines() {
+        if let Some(socket) = parse(&line?) {
+            visit(socket);
+        }
+    }
+    Ok(())
 }
 
 /// Parses a line of a table of the kernel.

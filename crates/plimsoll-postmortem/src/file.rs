@@ -237,9 +237,10 @@ impl PostMortem {
     pub fn estimated_peak(&self) -> u64 {
         let at_peak = self.sites.iter().map(|site| site.at_peak.bytes);
         let estimated = at_peak.fold(0, u64::saturating_add);
-        match self.strays {
-            0 => (estimated.min(self.heap.malloc_bytes)).max(self.heap.live_bytes()),
-            _ => estimated,
+        let are_exact = self.strays == 0 && self.threads_counting == 0 && !self.damaged;
+        match are_exact {
+            true => (estimated.min(self.heap.malloc_bytes)).max(self.heap.live_bytes()),
+            false => estimated,
         }
     }
 

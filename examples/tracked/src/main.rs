@@ -9,12 +9,15 @@ mod waiting;
 use std::future::Future;
 use std::io::Read as _;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use waiting::Spawns;
 
 static NUMBERS: Mutex<Vec<(String, u64)>> = Mutex::new(Vec::new());
+
+static SPAWNED: AtomicUsize = AtomicUsize::new(0);
 
 struct Tracked;
 
@@ -24,6 +27,7 @@ impl Spawns for Tracked {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        SPAWNED.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(plimsoll::task::track(future))
     }
 
@@ -41,7 +45,10 @@ fn main() {
         .build()
         .expect("a runtime");
     runtime.block_on(waiting::start::<Tracked>());
-    // Tasks have their awaits once they were polled.
+    while NUMBERS.lock().expect("no thread panics").len() < SPAWNED.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Tasks have their awaits once their first poll has ended.
     runtime.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
     println!("ready");
     let mut byte = [0];

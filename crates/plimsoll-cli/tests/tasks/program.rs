@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -119,6 +120,18 @@ impl Running {
         let mut runtimes = self.runtimes();
         assert_eq!(runtimes.len(), 1, "{runtimes:?}");
         runtimes.remove(0)
+    }
+
+    /// Returns all runtimes and sets of tasks once they satisfy a condition.
+    pub fn runtimes_once(&self, is_there: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let found = self.runtimes();
+            if is_there(&found) {
+                return found;
+            }
+            assert!(Instant::now() < end, "{found:?}");
+        }
     }
 
     /// Returns all runtimes and sets of tasks.

@@ -57,10 +57,10 @@ impl Ran {
         }
     }
 
-    /// Returns the kernel's figure if it is higher than the known one, and may be that of a child.
+    /// Returns the kernel's figure if it is above all readings, and may be that of a child.
     pub fn peak_with_children(&self, numbers: &Numbers) -> Option<u64> {
         let is_unknown = numbers.peak_resident == 0 && self.ended.has_waited;
         let kernels = self.ended.resident;
-        (is_unknown && kernels > self.peak(numbers)).then_some(kernels)
+        (is_unknown && kernels > self.course.peak).then_some(kernels)
     }
 }

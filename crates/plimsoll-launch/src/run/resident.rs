@@ -139,6 +139,13 @@ fn write_highest(
             )?;
             write_graph(to, course)
         }
+        None if with_children.is_some() => {
+            writeln!(
+                to,
+                "  peak       up to {} resident{of}, or of a child",
+                bytes(peak)
+            )
+        }
         None if peak != 0 => writeln!(to, "  peak       {} resident{of}", bytes(peak)),
         None => Ok(()),
     }

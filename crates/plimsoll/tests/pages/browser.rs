@@ -73,11 +73,11 @@ fn a_browser_shows_the_history_and_the_threads_of_a_process() {
         "a_browser_shows_the_history_and_the_threads_of_a_process",
         "http=127.0.0.1:0",
         || {
+            let pool = plimsoll::stats::Declared::new("pool");
+            pool.grow(77 << 20);
             let plimsoll = plimsoll::start();
             let address = plimsoll.http_address().unwrap();
             let chromium = CHROMIUM.get().unwrap();
-            let pool = plimsoll::stats::Declared::new("pool");
-            pool.grow(77 << 20);
             while plimsoll::history::read().steps[0].points.len() < 2 {
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }

@@ -282,7 +282,7 @@ fn free_pages(pages: &Pages) -> Option<(&'static str, u64)> {
 fn known(probe: Option<usize>) -> (Known, Pages) {
     let [mut blocks, mut structures] = [Vec::new(), Vec::new()];
     // Before the allocator lists its memory, which contains the block if C code uses that allocator.
-    let of_c = BlockOfC::new();
+    let of_c = (backend().is_some() && !counts_all()).then(BlockOfC::new);
     let backend = backend().filter(|backend| {
         backend.visit_memory(&mut |held, range| match held {
             Usage::Blocks => blocks.push(range),
@@ -305,8 +305,10 @@ fn known(probe: Option<usize>) -> (Known, Pages) {
     let stacks = classify::separate(stacks.collect());
     let plimsoll = of_plimsoll();
     let blocks = classify::disjoint(blocks);
-    let is_shared_with_c =
-        !counts_all() && blocks.iter().any(|part| part.contains(&of_c.address()));
+    let is_shared_with_c = of_c.is_some_and(|block| {
+        let address = block.address();
+        blocks.iter().any(|part| part.contains(&address))
+    });
     let structures = classify::disjoint(structures);
     let others = [
         &plimsoll[..],
