@@ -2,6 +2,8 @@
 
 use std::process::Output;
 
+use plimsoll_testkit::control_group::Group;
+
 use crate::scene::{Scene, number, reports, run};
 
 const GROWS: &str = r#"
@@ -195,6 +197,36 @@ fn files_in_a_named_directory_outlive_the_launcher() {
     let left = plimsoll_postmortem::read(&std::fs::File::open(file).unwrap()).unwrap();
     assert_eq!(left.process, process as u32);
     assert!(left.heap.mallocs > 0);
+}
+
+/// The program and the command are in the same control group.
+#[test]
+fn a_kill_for_lack_of_memory_in_the_control_group_is_named() {
+    let group = match Group::new(128 << 20) {
+        Ok(group) => group,
+        Err(why) => return plimsoll_testkit::skip!("cannot create a control group: {why}"),
+    };
+    let scene = Scene::new("killed-in-group");
+    let source = "
+        #include <stdlib.h>
+        #include <string.h>
+        int main(void) {
+            for (;;) memset(malloc(1 << 20), 1, 1 << 20);
+        }";
+    let program = scene.c("grows-on", source);
+    let expected = "was ended by signal 9 (Killed), while the kernel killed a process of the control group for lack of memory";
+    for options in [&["--postmortem"][..], &[]] {
+        let mut command = run(options, &program, &[]);
+        group.contain(&mut command);
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(expected), "{options:?}: {text}");
+    }
+    // A kill by another process is none.
+    let (_scene, output) = killed(&[]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("was ended by signal 9 (Killed)"), "{text}");
+    assert!(!text.contains("for lack of memory"), "{text}");
 }
 
 const HAS_LARGE_CHILD: &str = r#"

@@ -23,6 +23,8 @@ pub struct Ended {
     pub resident: u64,
     /// Whether it waited for children, so that `resident` may be that of one.
     pub has_waited: bool,
+    /// For a killed program: how many processes of the control group the kernel has killed for lack of memory meanwhile.
+    pub killed_in_group: u64,
 }
 
 /// Returns the signals that are forwarded. Those that the kernel sends are not, except `SIGALRM`: a
@@ -296,6 +298,7 @@ impl Running {
                 _ => 0,
             },
             has_waited,
+            killed_in_group: 0,
         })
     }
 }
@@ -443,7 +446,17 @@ impl Ended {
                     .to_string_lossy()
                     .into_owned()
             };
-            format!("was ended by signal {signal} ({name})")
+            let for_memory = match self.killed_in_group {
+                0 => String::new(),
+                killed => format!(
+                    ", while the kernel killed {} of the control group for lack of memory",
+                    match killed {
+                        1 => "a process".to_owned(),
+                        several => format!("{several} processes"),
+                    }
+                ),
+            };
+            format!("was ended by signal {signal} ({name}){for_memory}")
         } else {
             format!("ended with status {}", libc::WEXITSTATUS(status))
         }
