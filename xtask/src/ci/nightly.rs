@@ -237,7 +237,7 @@ fn sets_of_features(root: &Path, steps: &Steps, extent: Extent) -> Result<(), St
     // which programs read another variable of the environment.
     let short = [
         "--workspace --exclude plimsoll-preload --features plimsoll/jemalloc,plimsoll/mimalloc,plimsoll/mmap,plimsoll/pthread \
-         --test backend_jemalloc --test backends --test fragmentation_jemalloc --test mimalloc --test shared_mimalloc \
+         --test backend_jemalloc --test backends --test fragmentation_jemalloc --test mimalloc --test shared_jemalloc --test shared_mimalloc \
          --test wrapped_jemalloc",
         "-p plimsoll-interpose --features export --test pass_through",
         "-p plimsoll-interpose --features pthread --test pthread --test pthread_lookup",
