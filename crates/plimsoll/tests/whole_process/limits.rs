@@ -176,7 +176,12 @@ fn a_limit_is_of_memory_that_the_kernel_cannot_take_back() {
             let after = own_group();
             let grown = after.held().saturating_sub(before.held());
             let part = part(&after).saturating_sub(part(&before));
-            if grown.abs_diff(expected) < slack && part.abs_diff(GROWTH) < slack {
+            // Where memory is scarce, the kernel takes cached files back at once.
+            let is_there = match kind == "cached file" {
+                true => (MIB..GROWTH + slack).contains(&part),
+                false => part.abs_diff(GROWTH) < slack,
+            };
+            if grown.abs_diff(expected) < slack && is_there {
                 break;
             }
             assert!(
