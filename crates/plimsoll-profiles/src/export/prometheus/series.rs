@@ -282,10 +282,15 @@ fn declared() -> Vec<DeclaredStats> {
         let has_room = points.len() < accounts;
         match points.iter_mut().find(|known| known.path == account.path) {
             Some(known) => {
-                known.declared += account.declared;
-                known.peak_declared += account.peak_declared;
-                known.allocated += account.allocated;
-                known.peak_allocated += account.peak_allocated;
+                for (sum, more) in [
+                    (&mut known.declared, account.declared),
+                    (&mut known.peak_declared, account.peak_declared),
+                    (&mut known.allocated, account.allocated),
+                    (&mut known.peak_allocated, account.peak_allocated),
+                ] {
+                    // A program may declare any number.
+                    *sum = sum.saturating_add(more);
+                }
             }
             None if has_room => points.push(account),
             None => {}
