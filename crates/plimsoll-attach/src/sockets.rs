@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::fs;
 
-use plimsoll_command::sockets::{Socket, each_in};
+use plimsoll_command::sockets::{Socket, canonical, each_in};
 
 /// Addresses of sockets in words, by the number of the socket.
-#[derive(Default)]
 pub(crate) struct Sockets(HashMap<u64, String>);
 
 impl Sockets {
@@ -35,7 +34,7 @@ impl Sockets {
 }
 
 fn internet(protocol: &str, socket: &Socket) -> String {
-    let Socket { local, remote, .. } = socket;
+    let [local, remote] = [socket.local, socket.remote].map(canonical);
     match (protocol, remote.port()) {
         ("tcp", _) if socket.is_listening => format!("{protocol} {local}, listening"),
         (_, 0) => format!("{protocol} {local}"),
@@ -107,5 +106,10 @@ mod tests {
         assert_eq!(udp, "udp 0.0.0.0:53");
         let connected = internet("udp", &socket("10.0.0.1:53", "10.0.0.2:9", false));
         assert_eq!(connected, "udp 10.0.0.1:53 to 10.0.0.2:9");
+        let mapped = internet(
+            "tcp",
+            &socket("[::ffff:10.0.0.1]:80", "[::ffff:10.0.0.2]:9", false),
+        );
+        assert_eq!(mapped, "tcp 10.0.0.1:80 to 10.0.0.2:9");
     }
 }

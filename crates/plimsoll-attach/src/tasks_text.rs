@@ -55,6 +55,20 @@ pub(crate) fn write(
         descriptors,
         is_all,
     };
+    let has_set = |thread: &i32| {
+        let mut sets = runtimes.iter().filter(|set| set.kind == Kind::LocalSet);
+        sets.any(|set| set.threads.contains(thread))
+    };
+    let may_have_sets = runtimes.iter().any(|runtime| {
+        let is_bare = runtime.kind == Kind::CurrentThread && runtime.tasks.is_empty();
+        is_bare && !runtime.threads.iter().any(has_set)
+    });
+    if may_have_sets {
+        lines.push(
+            "Tasks of a LocalSet are listed only while its thread waits, and not if it lies in a large future."
+                .into(),
+        );
+    }
     let mut parts = Vec::new();
     // Each thread of actix has a runtime without tasks beside its LocalSet.
     let (busy, idle): (Vec<&Runtime>, Vec<&Runtime>) = (runtimes.iter())
@@ -74,13 +88,6 @@ pub(crate) fn write(
         if !runtime.is_complete {
             head.push(
                 "Not all is read: its lists changed meanwhile, or could not be followed.".into(),
-            );
-        }
-        let is_bare = runtime.kind == Kind::CurrentThread && runtime.tasks.is_empty();
-        if is_bare && sets == 0 {
-            head.push(
-                "A LocalSet is listed only while its thread waits, and not from a large future."
-                    .into(),
             );
         }
         parts.push((head, 0));

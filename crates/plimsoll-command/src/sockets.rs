@@ -73,7 +73,7 @@ pub fn user_of_client(client: SocketAddr, server: SocketAddr) -> Option<u32> {
 }
 
 /// Replaces an IPv6 address that stands for an IPv4 address.
-fn canonical(address: SocketAddr) -> SocketAddr {
+pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
