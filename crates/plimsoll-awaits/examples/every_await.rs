@@ -103,9 +103,7 @@ fn main() {
     for seed in 0..changing {
         runtime.spawn(changes(seed));
     }
-    // Tasks have their awaits once they were polled.
     let waits = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
         println!("ready");
         tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0; 1]))
             .await

@@ -48,8 +48,6 @@ fn main() {
     while NUMBERS.lock().expect("no thread panics").len() < SPAWNED.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Tasks have their awaits once their first poll has ended.
-    runtime.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
     println!("ready");
     let mut byte = [0];
     let read = std::io::stdin().read(&mut byte).expect("a pipe");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::program::{OPTIMIZED, PLAIN, Running, build, plain};
+use crate::program::{HELPERS, OPTIMIZED, PLAIN, Running, build, plain};
 
 /// The functions of a chain of awaits, from the task to one of those that it waits for at last, for each of these.
 pub fn chains(awaits: &Value) -> Vec<Vec<String>> {
@@ -46,17 +46,13 @@ fn line(text: &str) -> usize {
 /// The file of the example with what tasks wait for.
 const WAITING: &str = "waiting/mod.rs";
 
-/// Two tasks await another one: by its handle, and in a set.
-const HELPERS: usize = 2;
-
 fn every_task_has_its_awaits(running: &Running, kind: &str) {
-    are_the_awaits(running, &running.runtime(), kind, HELPERS);
+    are_the_awaits(running, &running.runtimes_at_rest(1)[0], kind, HELPERS);
 }
 
 /// The tasks of a `LocalSet` have their awaits. Those that they spawn on the runtime are in no set.
 fn every_task_of_a_set_has_its_awaits(running: &Running) {
-    // The set is found once its thread waits.
-    let runtimes = running.runtimes_once(|all| all.len() == 2);
+    let runtimes = running.runtimes_at_rest(2);
     let [runtime, set] = &runtimes[..] else {
         unreachable!("there are two");
     };
@@ -205,6 +201,7 @@ fn tasks_that_run_meanwhile_have_no_wrong_awaits() {
 #[test]
 fn the_text_has_at_most_60_lines_and_all_with_an_option() {
     let running = Running::start(plain(), 0);
+    running.runtimes_at_rest(1);
     let text = running.text(&[]);
     assert!(text.lines().count() <= 60, "{text}");
     for part in [

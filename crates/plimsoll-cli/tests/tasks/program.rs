@@ -64,6 +64,9 @@ fn build_package(folder: &str, package: &[&str], settings: &[&str]) -> PathBuf {
     target.join(TARGET).join("debug")
 }
 
+/// The tasks of the program that others await: one by its handle, and one in a set.
+pub const HELPERS: usize = 2;
+
 /// The running program. It ends with its input.
 pub struct Running {
     pub child: Child,
@@ -122,12 +125,14 @@ impl Running {
         runtimes.remove(0)
     }
 
-    /// Returns all runtimes and sets of tasks once they satisfy a condition.
-    pub fn runtimes_once(&self, is_there: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    /// Returns all runtimes and sets of tasks, once there are this many and all tasks of the program wait.
+    pub fn runtimes_at_rest(&self, count: usize) -> Vec<Value> {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
             let found = self.runtimes();
-            if is_there(&found) {
+            let tasks = found.iter().flat_map(|of| of["tasks"].as_array().unwrap());
+            let waiting = tasks.filter(|task| task["activity"] == "idle");
+            if found.len() == count && waiting.count() == self.tasks.len() + HELPERS {
                 return found;
             }
             assert!(Instant::now() < end, "{found:?}");

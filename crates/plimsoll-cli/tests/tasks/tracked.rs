@@ -1,4 +1,4 @@
-//! What tasks await is the same by the debug information, from outside, and by the stacks that tracked tasks record.
+//! What a task awaits is the same in `plimsoll tasks`, by debug information, and in the stack that a tracked task records.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{BufRead as _, Write as _};
@@ -68,7 +68,7 @@ fn first_missing<'a>(functions: &'a [String], recorded: &[String]) -> Option<&'a
 
 fn both_are_equal(program: &Path) {
     let mut running = Running::start_with(program, &[]);
-    let runtime = running.runtime();
+    let runtime = running.runtimes_at_rest(1).remove(0);
     assert_eq!(runtime["is_complete"], true);
     running.input.write_all(b"x").unwrap();
     let mut numbers = HashMap::new();
@@ -111,7 +111,7 @@ fn both_are_equal(program: &Path) {
         };
         let chain = chains.iter().find(is_equal);
         let chain = chain.unwrap_or_else(|| panic!("{name}: {recorded:#?} {chains:#?}"));
-        // Types that are no functions have no place.
+        // Only functions have a place.
         let functions: Vec<String> = (chain.iter())
             .filter(|function| function.contains("::{{closure}} "))
             .cloned()

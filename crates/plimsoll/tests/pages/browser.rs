@@ -87,11 +87,11 @@ fn a_browser_shows_the_history_and_the_threads_of_a_process() {
             }
             // The three lines of the chart, with their newest values.
             let (_, chart) = overview.split_once("Resident memory by owner").unwrap();
-            let (_, legend) = chart.split_once("declared by the program").unwrap();
-            let legend: String = legend.chars().take(120).collect();
-            assert!(legend.contains("77 MiB"), "{legend}");
+            let (others, declared) = chart.split_once("declared by the program").unwrap();
+            let declared: String = declared.chars().take(120).collect();
+            assert!(declared.contains("77 MiB"), "{declared}");
             for text in ["heap in use, as counted", "Plimsoll", "other"] {
-                assert!(chart.contains(text), "{text}: {chart}");
+                assert!(others.contains(text), "{text}: {others}");
             }
             let name = "</td><script>alert(1)</script>";
             let over = std::sync::Barrier::new(2);
