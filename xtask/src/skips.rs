@@ -36,7 +36,7 @@ fn skipped_tests_are_counted() {
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'));
     let expected: Vec<&str> = expected.collect();
-    // A reason may not be that of a test's name.
+    // The name of a test is not part of its reason.
     let is_unexpected = |line: &&str| {
         let reason = reason(line);
         !expected.iter().any(|expected| reason.contains(expected))

@@ -283,7 +283,7 @@ fn stacks_that_are_deeper_than_the_maximum_are_counted() {
     let run = run(&["--heap-rate", "1"], &program, &[]).output().unwrap();
     let text = String::from_utf8_lossy(&run.stderr);
     assert!(
-        text.contains("parts of stacks that are deeper than their maximum"),
+        text.contains("parts of stacks beyond the maximum depth"),
         "{text}"
     );
 }

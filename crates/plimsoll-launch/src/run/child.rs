@@ -21,9 +21,9 @@ pub struct Ended {
     /// The peak resident memory in bytes, of the program and of the children for which it waited. 0 if it is not above
     /// the command's own: the kernel counts the memory before `exec` as well.
     pub resident: u64,
-    /// Whether it waited for children, so that `resident` may be that of one.
+    /// Whether it waited for children: `resident` may be a child's.
     pub has_waited: bool,
-    /// For a killed program: how many processes of the control group the kernel has killed for lack of memory meanwhile.
+    /// If the program was killed: how many processes of the control group the kernel killed for lack of memory while it ran.
     pub killed_in_group: u64,
 }
 

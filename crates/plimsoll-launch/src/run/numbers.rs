@@ -320,7 +320,7 @@ impl Numbers {
             .map(|&[_, mallocs, frees]| (mallocs, frees));
         let [mallocs, frees, malloc_bytes, free_bytes] = self.large;
         let large = frees.saturating_sub(mallocs);
-        // Large blocks of other sizes than the allocated ones: at least one.
+        // More bytes were freed than allocated: at least one block was not observed.
         let large = large.max(u64::from(free_bytes > malloc_bytes));
         classes
             .map(|(mallocs, frees)| frees.saturating_sub(mallocs))

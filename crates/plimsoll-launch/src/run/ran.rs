@@ -57,7 +57,7 @@ impl Ran {
         }
     }
 
-    /// Returns the kernel's figure if it is above all readings, and may be that of a child.
+    /// Returns the kernel's figure if it is above all readings, and a child may have had it.
     pub fn peak_with_children(&self, numbers: &Numbers) -> Option<u64> {
         let is_unknown = numbers.peak_resident == 0 && self.ended.has_waited;
         let kernels = self.ended.resident;

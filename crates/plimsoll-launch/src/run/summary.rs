@@ -199,7 +199,7 @@ pub fn put_lost(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
         ),
         (
             numbers.shortened_stacks,
-            "parts of stacks that are deeper than their maximum",
+            "parts of stacks beyond the maximum depth",
         ),
     ];
     let lost = lost.into_iter().filter(|&(number, _)| number != 0);
@@ -332,7 +332,7 @@ fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
         if estimate.is_too_weak() {
             writeln!(
                 to,
-                "  too few samples to name its sites: a longer run or a higher rate takes more"
+                "  too few samples to name its sites: run longer, or sample more often"
             )?;
             continue;
         }

@@ -183,8 +183,7 @@ pub enum Format {
 }
 
 /// Returns the profile with that name; `None` if it does not exist. See the [list](self#kinds);
-/// [`Profile::new`] adds others. A [`wall`](mod@wall) profile exists only as a recording, which begins and ends: it has no name
-/// here. Go's `Lookup` has none for its CPU profile either.
+/// [`Profile::new`] adds others. A [`wall`](mod@wall) profile exists only while it is recorded, so it has no name here.
 ///
 /// `selfcontention` covers the contention of Plimsoll's own locks, which is in neither `block` nor
 /// `mutex`. [`profiles`] omits it.
