@@ -76,12 +76,6 @@ fn share_of_group(share: &str) -> Result<Limit, String> {
     Ok(Limit::Group(group, bytes as u64))
 }
 
-/// Returns how many processes of this command's control group the kernel has killed for lack of memory; 0 if it is not known.
-fn killed_in_group() -> u64 {
-    let groups = cgroup::groups();
-    groups.first().and_then(|group| group.kills).unwrap_or(0)
-}
-
 /// Runs the program with a library, and ends this process as the program ended. Returns only if that failed.
 pub fn run(arguments: &RunArguments, library: &Library) -> Result<ExitCode, Failure> {
     let fail = |failure: Failure| failure.with_code(FAILED);
@@ -120,7 +114,7 @@ pub fn run(arguments: &RunArguments, library: &Library) -> Result<ExitCode, Fail
     }
     let library = library.path().map_err(fail)?;
     let environment = environment(arguments, library, settings, &reports.directory);
-    let killed_before = killed_in_group();
+    let killed_before = cgroup::kills();
     let running = child::start(&arguments.command, &environment).map_err(|error| {
         let program = Path::new(&arguments.command[0]).display();
         let code = match error.kind() {
@@ -147,7 +141,8 @@ pub fn run(arguments: &RunArguments, library: &Library) -> Result<ExitCode, Fail
         })
         .map_err(|error| fail(Failure::new("wait", error)))?;
     if ended.signal() == Some(libc::SIGKILL) {
-        ended.killed_in_group = killed_in_group().saturating_sub(killed_before);
+        let killed = cgroup::kills().zip(killed_before);
+        ended.killed_in_group = killed.map_or(0, |(now, before)| now.saturating_sub(before));
     }
     report::report(
         arguments,

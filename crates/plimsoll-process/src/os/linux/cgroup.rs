@@ -34,6 +34,16 @@ pub fn limit() -> Option<u64> {
     groups().iter().filter_map(|group| group.max).min()
 }
 
+/// Returns how many processes of the process's control group the kernel has killed for lack of memory: that of
+/// [`ControlGroup`], without the other figures, which the kernel would have to collect. Reads three files; `None` if they
+/// do not state it.
+pub fn kills() -> Option<u64> {
+    let groups = files::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = files::read_to_string("/proc/self/mountinfo").ok()?;
+    let (directories, version) = directories_by(&groups, &mounts)?;
+    Files(&directories.directory).kills(version)
+}
+
 /// Returns the memory of the machine; `None` if the system does not report it. Reads one file.
 pub fn machine() -> Option<Machine> {
     machine_by(&files::read_to_string("/proc/meminfo").ok()?)
@@ -279,6 +289,14 @@ impl Files<'_> {
         (number < NONE_FROM).then_some(number)
     }
 
+    fn kills(&self, version: Version) -> Option<u64> {
+        let file = match version {
+            Version::First => "memory.oom_control",
+            Version::Second => "memory.events",
+        };
+        Words(self.text(file)?).get("oom_kill")
+    }
+
     fn stat(&self) -> Words {
         Words(self.text("memory.stat").unwrap_or_default())
     }
@@ -327,7 +345,6 @@ impl Files<'_> {
         let max = self.number("memory.limit_in_bytes");
         let with_swap = self.number("memory.memsw.limit_in_bytes");
         let kernel = self.number("memory.kmem.usage_in_bytes").unwrap_or(0);
-        let control = Words(self.text("memory.oom_control").unwrap_or_default());
         Some(ControlGroup {
             path: String::new(),
             current,
@@ -341,7 +358,7 @@ impl Files<'_> {
             max,
             high: None,
             swap_max: with_swap.map(|both| both.saturating_sub(max.unwrap_or(both))),
-            kills: control.get("oom_kill"),
+            kills: self.kills(Version::First),
             slowdowns: None,
             stalled: None,
         })

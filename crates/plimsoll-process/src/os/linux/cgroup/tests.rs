@@ -296,3 +296,18 @@ fn the_memory_of_the_machine_is_read() {
     }
     assert!(machine().is_some_and(|machine| machine.available <= machine.total));
 }
+
+#[test]
+fn kills_are_read_without_the_other_figures() {
+    let first = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n";
+    let second = "low 0\nhigh 3\nmax 4\noom 2\noom_kill 1\n";
+    let files = [("memory.oom_control", first), ("memory.events", second)];
+    let directory = Directory::new("kills", &files);
+    let files = Files(&directory.0);
+    assert_eq!(files.kills(Version::First), Some(2));
+    assert_eq!(files.kills(Version::Second), Some(1));
+    // Of this process, if its group counts memory.
+    if let Some(group) = groups().first() {
+        assert_eq!(kills(), group.kills);
+    }
+}
